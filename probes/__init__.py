@@ -1,0 +1,1 @@
+"""Reads and measures the machine; never judges."""

@@ -1,0 +1,1 @@
+"""Loads and workloads that a run may start on request: stress-ng, a spinner, cyclictest."""

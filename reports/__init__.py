@@ -1,0 +1,1 @@
+"""Renders an audit; knows the models, never a host."""
