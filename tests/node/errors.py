@@ -1,0 +1,33 @@
+"""What can go wrong with a node, apart from the command that runs in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.node.node import NodeResult
+
+TIMEOUT_CODE = 124
+DIED_CODE = 125
+CONSOLE_TAIL_LINES = 25
+
+
+class NodeError(Exception):
+    """A node cannot be had: a tool, a package or a file is missing."""
+
+
+class _NoResultError(NodeError):
+    """A guest that ended without an exit code; ``result`` holds what it left."""
+
+    def __init__(self, what: str, result: NodeResult) -> None:
+        tail = "\n".join(result.console.splitlines()[-CONSOLE_TAIL_LINES:])
+        super().__init__(f"{what} after {result.wall_s:.1f} s; the console ends:\n{tail}")
+        self.result = result
+
+
+class GuestDied(_NoResultError):  # noqa: N818 - an event, like subprocess.TimeoutExpired
+    """The guest ended without a result: a kernel panic, as a rule. ``result.code`` is 125."""
+
+
+class NodeTimeout(_NoResultError):  # noqa: N818
+    """The guest was killed because its time was up. ``result.code`` is 124."""

@@ -1,0 +1,78 @@
+"""The QEMU command line of a node: a pure function of its description."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+QEMU = "qemu-system-x86_64"
+BASE_CMDLINE = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """Everything that decides the argv of one guest; ``job`` is the directory it shares with the host."""
+
+    vmlinuz: Path
+    initramfs: Path
+    modules: Path
+    job: Path
+    cpus: int = 4
+    mem_mib: int = 2048
+    append: str = ""
+    smp: str = ""
+    tcg: str = "multi"
+    idle_table: Path | None = None
+    extra: Sequence[str] = ()
+
+    @property
+    def console(self) -> Path:
+        """The kernel's log."""
+        return self.job / "console.log"
+
+    @property
+    def scratch(self) -> Path:
+        """The image behind /scratch."""
+        return self.job / "scratch.img"
+
+
+def _value(path: Path) -> str:
+    """A path as the value of a QEMU option, where a comma ends the value unless doubled."""
+    return str(path).replace(",", ",,")
+
+
+def _cpu(machine: Machine) -> list[str]:
+    # Without MWAIT the kernel enters the C1-type states of the idle table by HLT, which TCG executes.
+    model = "max,-monitor" if machine.idle_table else "max"
+    smp = f"{machine.cpus},{machine.smp}" if machine.smp else str(machine.cpus)
+    return ["-accel", f"tcg,thread={machine.tcg},tb-size=512", "-cpu", model, "-smp", smp, "-m", f"{machine.mem_mib}M"]
+
+
+def _share(tag: str, path: Path, *options: str) -> list[str]:
+    fsdev = ",".join(["local", f"id={tag}", f"path={_value(path)}", "security_model=none", *options])
+    return ["-fsdev", fsdev, "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+
+
+def _devices(machine: Machine) -> list[str]:
+    drive = f"file={_value(machine.scratch)},if=none,id=scratch,format=raw,cache=unsafe"
+    return [
+        *_share("root", Path("/"), "readonly=on", "multidevs=remap"),
+        *_share("job", machine.job),
+        *["-drive", drive, "-device", f"virtio-blk-pci,drive=scratch,num-queues={machine.cpus},serial=scratch"],
+        *["-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile="],
+        *["-device", "virtio-rng-pci"],
+        *["-chardev", f"file,id=console,path={_value(machine.console)}", "-serial", "chardev:console"],
+    ]
+
+
+def qemu_argv(machine: Machine) -> list[str]:
+    """The argv that boots ``machine``; QEMU ends when the guest powers off, reboots or panics."""
+    table = ["-acpitable", f"file={_value(machine.idle_table)}"] if machine.idle_table else []
+    return [
+        *[QEMU, "-machine", "q35,usb=off", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
+        *_cpu(machine),
+        *["-kernel", str(machine.vmlinuz), "-initrd", str(machine.initramfs)],
+        *["-append", f"{BASE_CMDLINE} {machine.append}".rstrip()],
+        *_devices(machine),
+        *table,
+        *machine.extra,
+    ]
