@@ -1,0 +1,165 @@
+"""The terminal report: the answer first, then what to change, then why one may believe it. At most 100 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from auditor.model import Audit, Cause, Finding, Fix, Kind, Outcome, Status
+from reports.escape import bounded
+from reports.layout import INDENT, MISSING, WIDTH, Column, clip, cpu_list, cpus_named, number, prose, seconds, table
+from reports.shell import shell_lines
+from reports.text_cpus import cpu_sections
+
+MAX_CAUSES = 10
+RED, YELLOW, GREEN, BOLD, RESET = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
+COLOURS = {
+    Status.NOT_ISOLATED: RED,
+    Status.EXPOSED: RED,
+    Status.UNKNOWN: YELLOW,
+    Status.DISTURBED: YELLOW,
+    Status.ISOLATED: GREEN,
+}
+
+
+def render(audit: Audit, *, color: bool = False) -> str:
+    """The report as lines of at most 100 columns; ``color`` adds ANSI colours to the verdict and the headings."""
+    sections = [_causes(audit), _boot_line(audit), *cpu_sections(audit), _risks(audit), _config(audit),
+                _coverage(audit), _measured(audit), _next(audit)]  # fmt: skip
+    head, *rest = [_head(audit), *(section for section in sections if section)]
+    if color:
+        word = audit.verdict.status.value
+        head[0] = COLOURS[audit.verdict.status] + BOLD + word + RESET + head[0][len(word) :]
+        rest = [[BOLD + section[0] + RESET, *section[1:]] for section in rest]
+    return "\n\n".join("\n".join(section) for section in [head, *rest]) + "\n"
+
+
+def _head(audit: Audit) -> list[str]:
+    """Verdict, host and, where the CPUs are isolated, the bound of that; then the reason and the second axis."""
+    status = audit.verdict.status.value
+    if audit.verdict.status is Status.ISOLATED and audit.host.hypervisor is not None:
+        status += " (guest view)"
+    host = f"{cpus_named(clip(audit.cpus.audited, 400))} on {clip(audit.host.name, 64)}"
+    first = f"{status}  {host} ({clip(audit.host.kernel, 64)}, {_window(audit)})"
+    bounds = f": {bounded(audit.verdict.bounds)}" if audit.verdict.bounds else ""
+    readiness = f"{audit.readiness.status.value}: {audit.readiness.reason}"
+    return [
+        *prose(first + bounds, rest=INDENT),
+        *prose(audit.verdict.reason, INDENT),
+        *prose(f"readiness {readiness}", INDENT),
+    ]
+
+
+def _window(audit: Audit) -> str:
+    window = audit.window
+    if not window.window_ms:
+        return "configuration only"
+    if audit.interrupted:
+        return f"interrupted after {seconds(window.window_ms)} of {seconds(window.requested_ms)}"
+    return seconds(window.window_ms)
+
+
+def _next(audit: Audit) -> list[str]:
+    """The last line of an unknown verdict: the command that would tell."""
+    return shell_lines(f"next: {audit.next_command}", "", WIDTH) if audit.next_command else []
+
+
+def _causes(audit: Audit) -> list[str]:
+    if not audit.causes:
+        return []
+    lines = ["Causes, the largest first"]
+    known = any(cause.share is not None or cause.per_second is not None for cause in audit.causes)
+    for rank, cause in enumerate(audit.causes[:MAX_CAUSES], 1):
+        lines += _cause(audit, cause, f"{rank:>2}. ", known=known)
+        same = next((i for i, other in enumerate(audit.causes[: rank - 1], 1) if other.fix == cause.fix), None)
+        if cause.fix and same:
+            lines += [f"    fix: as for {same}"]
+        elif cause.fix:
+            lines += fix_lines(cause.fix, boot_line=audit.boot_line)
+    if len(audit.causes) > MAX_CAUSES:
+        lines += [f"    {len(audit.causes) - MAX_CAUSES} smaller causes are in the JSON document"]
+    return lines
+
+
+def _cause(audit: Audit, cause: Cause, rank: str, *, known: bool) -> list[str]:
+    share = MISSING if cause.share is None else f"{100 * cause.share:.0f} %"
+    rate = MISSING if cause.per_second is None else f"{number(cause.per_second)}/s"
+    figures = f"{clip(share, 6):>5}  {clip(rate, 12):>7}  " if known else ""
+    rules = ", ".join(bounded(rule, 24) for rule in cause.rules)
+    return prose(f"{bounded(cause.title)}  [{rules}]", first=f"{rank}{figures}{_where(audit, cause.cpus)}  ")
+
+
+def _where(audit: Audit, cpus: Sequence[int]) -> str:
+    """The CPUs of a cause if they are few, else how many of the audited ones they are."""
+    listed = cpu_list(cpus)
+    if len(listed) <= 12:
+        return cpus_named(listed)
+    return f"{len(cpus)} of {max(len(audit.cpu_verdicts), len(cpus))} CPUs"
+
+
+def fix_lines(fix: Fix, *, boot_line: str | None, indent: str = INDENT * 2) -> list[str]:
+    """What to change: a sentence, then each command on lines that can be copied, then how to undo it."""
+    reboot = ", reboot needed" if fix.reboot else ""
+    lines = prose(fix.text, first=f"{indent}fix ({fix.kind.value}{reboot}): ", rest=indent + INDENT)
+    if fix.boot and boot_line is None:
+        lines += shell_lines(" ".join(f"{name}={value}" for name, value in fix.boot.items()), indent + INDENT, WIDTH)
+    for command in fix.commands:
+        lines += shell_lines(command, indent + INDENT, WIDTH)
+    if fix.undo:
+        lines += prose(fix.undo, first=f"{indent}undo: ", rest=indent + INDENT)
+    return lines
+
+
+def _boot_line(audit: Audit) -> list[str]:
+    if audit.boot_line is None:
+        return []
+    return ["Boot line to add (whole, for these CPUs on this kernel)", *shell_lines(audit.boot_line, INDENT, WIDTH)]
+
+
+def _risks(audit: Audit) -> list[str]:
+    risks = [f for f in audit.findings if f.kind is Kind.RISK and f.outcome in (Outcome.WARN, Outcome.FAIL)]
+    lines = []
+    for risk in risks:
+        lines += _risk(audit, risk)
+    return ["Risks: no noise yet, and no part of the verdict", *lines] if lines else []
+
+
+def _risk(audit: Audit, risk: Finding) -> list[str]:
+    text = ": ".join(part for part in (risk.title, risk.detail) if part)
+    named = f"{cpus_named(clip(cpu_list(risk.cpus), 40))}: " if set(risk.cpus) != set(audit.cpu_verdicts) else ""
+    lines = prose(f"{bounded(risk.rule, 24)}  {named}{bounded(text)}", first=INDENT, rest=INDENT * 2)
+    return lines + (fix_lines(risk.fix, boot_line=audit.boot_line) if risk.fix else [])
+
+
+def _config(audit: Audit) -> list[str]:
+    columns = [Column(head="setting", width=20), Column(head="asked for", width=26), Column(head="in force", width=20),
+               Column(head="read from")]  # fmt: skip
+    rows = [[s.name, s.requested or MISSING, s.effective or MISSING, "/" + s.path.lstrip("/")] for s in audit.config]
+    return ["Asked for and in force", *table(columns, rows)] if rows else []
+
+
+def _coverage(audit: Audit) -> list[str]:
+    """What this audit could not see. A complete one says so in a line."""
+    lines = []
+    for source in audit.coverage:
+        if source.state != "read":
+            reason = f" ({source.reason})" if source.reason else ""
+            costs = f": {source.costs}" if source.costs else ""
+            lines += prose(f"/{source.source.lstrip('/')} {source.state}{reason}{costs}", INDENT, INDENT * 2)
+    read = sum(source.state == "read" for source in audit.coverage)
+    return [f"Evidence: {read} of {len(audit.coverage)} sources read", *lines] if audit.coverage else []
+
+
+def _measured(audit: Audit) -> list[str]:
+    """How it was measured, and what the measuring itself did."""
+    own = audit.own
+    threads = f"{own.threads} thread{'' if own.threads == 1 else 's'}"
+    whose = f"{own.description} ({own.source}, {threads})" if own.threads or own.description else own.source
+    over, window = audit.overhead, audit.window
+    where = "some of it on audited CPUs" if over.on_audited_cpus else "none of it on audited CPUs"
+    parts = [
+        f"{cpus_named(audit.cpus.audited)} chosen by {audit.cpus.chosen_by}, own workload: {whose}",
+        f"housekeeping {audit.cpus.housekeeping or MISSING}, control {audit.cpus.control or MISSING}",
+        f"load: {window.load or 'none'}, work: {window.work or 'none'}, {window.samples} samples from {window.started}",
+        f"overhead: {over.cpu_ms} ms CPU, {over.switches} switches, {where}; self-check {over.self_check}",
+    ]
+    return ["How it was measured", *(line for part in parts for line in prose(part, INDENT, INDENT * 2))]

@@ -1,0 +1,183 @@
+"""The terminal report, whole, and what no name may do to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from auditor.model import Audit, Outcome, Status, Verdict
+from reports import text
+from reports.escape import printable
+from tests.reports.audits import AUDITS, BOUNDS, EXPOSED, ISOLATED, NOT_ISOLATED, UNKNOWN, found
+from tests.reports.strategies import HOSTILE, audits
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_whole_output(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{name}.txt", text.render(AUDITS[name]))
+
+
+def harmless(report: str) -> None:
+    """At most 100 columns, one column per character, nothing that a terminal obeys."""
+    assert report.endswith("\n")
+    for line in report.split("\n"):
+        assert len(line) <= 100
+        assert printable(line) == line
+
+
+@settings(max_examples=80, deadline=None)
+@given(audits())
+def test_no_name_widens_or_breaks_a_line(audit: Audit) -> None:
+    harmless(text.render(audit))
+
+
+@pytest.mark.parametrize("bad", HOSTILE)
+def test_hostile_names_everywhere(bad: str) -> None:
+    cpu = NOT_ISOLATED.activity.cpus[1]
+    threads = tuple(replace(thread, name=bad, cgroup=bad, allowed=bad) for thread in cpu.threads)
+    counters = tuple(replace(counter, name=bad) for counter in cpu.interrupts)
+    audit = replace(
+        NOT_ISOLATED,
+        host=replace(NOT_ISOLATED.host, name=bad, kernel=bad),
+        activity=replace(NOT_ISOLATED.activity, cpus={1: replace(cpu, threads=threads, interrupts=counters)}),
+        findings=tuple(replace(finding, title=bad, detail=bad) for finding in NOT_ISOLATED.findings),
+        causes=tuple(replace(cause, title=bad) for cause in NOT_ISOLATED.causes),
+        next_command=f"cpu-audit run '{bad}'",
+        boot_line=bad,
+    )
+    harmless(text.render(audit))
+
+
+def lines_of(audit: Audit) -> list[str]:
+    return text.render(audit).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("audit", "start"),
+    [
+        (ISOLATED, "isolated (guest view)  CPUs 1-2 on node7 (6.12.117-rt-amd64, 30 s): no disturbance visible"),
+        (NOT_ISOLATED, "not-isolated  CPUs 1,5 on lab (6.8.0-41-generic, 40 s)"),
+        (EXPOSED, "exposed  CPUs 1-2 on node7 (6.1.0-39-amd64, 30 s)"),
+        (UNKNOWN, "unknown  CPUs 1-2 on node7 (6.12.117-rt-amd64, interrupted after 12.2 s of 30 s)"),
+    ],
+)
+def test_the_first_line_answers(audit: Audit, start: str) -> None:
+    assert lines_of(audit)[0].startswith(start)
+
+
+def test_bare_metal_is_isolated_without_a_view() -> None:
+    assert lines_of(replace(ISOLATED, host=replace(ISOLATED.host, hypervisor=None)))[0].startswith("isolated  CPUs")
+
+
+def test_a_disturbed_verdict_has_its_bound_in_the_first_line() -> None:
+    verdict = Verdict(status=Status.DISTURBED, reason="9.2/s TLB shootdowns (limit 1/s)", bounds=BOUNDS)
+    assert lines_of(replace(ISOLATED, verdict=verdict))[0].startswith(
+        "disturbed  CPUs 1-2 on node7 (6.12.117-rt-amd64, 30 s): no disturbance"
+    )
+
+
+def test_without_a_window() -> None:
+    audit = replace(EXPOSED, window=replace(EXPOSED.window, window_ms=0))
+    assert lines_of(audit)[0] == "exposed  CPUs 1-2 on node7 (6.1.0-39-amd64, configuration only)"
+
+
+def test_the_answer_stands_in_the_first_six_lines() -> None:
+    top = "\n".join(lines_of(NOT_ISOLATED)[:6])
+    for part in ("not-isolated", "CPUs 1,5", "316/s SCHED softirqs (limit 1/s)", "readiness limited", "55 %"):
+        assert part in top
+
+
+def test_the_last_line_is_the_next_command() -> None:
+    assert lines_of(UNKNOWN)[-1] == "next: sudo cpu-audit run --cpus 1-2 --window 30s --load --work spin"
+
+
+def test_commands_stand_alone_on_their_lines() -> None:
+    assert "      echo 0,2-4,6-7 > /proc/irq/127/smp_affinity_list" in lines_of(NOT_ISOLATED)
+
+
+def test_a_fix_is_told_once() -> None:
+    causes = (NOT_ISOLATED.causes[0], replace(NOT_ISOLATED.causes[1], fix=NOT_ISOLATED.causes[0].fix))
+    lines = lines_of(replace(NOT_ISOLATED, causes=causes))
+    assert lines.count("    fix: as for 1") == 1
+
+
+def test_boot_parameters_stand_with_the_fix_where_there_is_no_boot_line() -> None:
+    lines = lines_of(replace(EXPOSED, boot_line=None))
+    assert "      isolcpus=domain,managed_irq,1-2" in lines
+
+
+def test_many_causes_are_cut_and_it_is_said() -> None:
+    lines = lines_of(replace(NOT_ISOLATED, causes=NOT_ISOLATED.causes[1:2] * 13))
+    assert "    3 smaller causes are in the JSON document" in lines
+
+
+def many_cpus(count: int) -> Audit:
+    cpu, verdict = NOT_ISOLATED.activity.cpus[1], NOT_ISOLATED.cpu_verdicts[1]
+    ids = tuple(range(0, 2 * count, 2))
+    return replace(
+        NOT_ISOLATED,
+        cpu_verdicts=dict.fromkeys(ids, verdict),
+        activity=replace(NOT_ISOLATED.activity, cpus={i: replace(cpu, busy=i / 1000) for i in ids}),
+        findings=tuple(replace(finding, cpus=ids) for finding in NOT_ISOLATED.findings),
+        causes=tuple(replace(cause, cpus=ids[1:]) for cause in NOT_ISOLATED.causes),
+    )
+
+
+def test_equal_cpus_share_a_table_and_causes_count_them() -> None:
+    report = text.render(many_cpus(64))
+    assert report.count("outcome  rule") == 1
+    assert " 1.  55 %    749/s  63 of 64 CPUs  the CPUs are in a scheduler domain" in report
+    assert re.search(r"^  in 40 s +mean +most +mean of control CPUs$", report, re.MULTILINE)
+    assert re.search(r"^  busy % +6\.3 +12\.6 +87$", report, re.MULTILINE)
+    harmless(report)
+
+
+def test_a_finding_about_part_of_a_group_names_its_cpus() -> None:
+    title = "row 127 fires"
+    first, second = (
+        found("IRQ.DEVICE", Outcome.FAIL, (1,), title),
+        found("IRQ.DEVICE", Outcome.FAIL, (5,), "x"),
+    )
+    report = text.render(replace(NOT_ISOLATED, findings=(first, second)))
+    assert "CPU 1: row 127 fires" in report
+    assert "CPU 5: x" in report
+
+
+def test_findings_about_no_audited_cpu_are_those_of_the_host() -> None:
+    host = found("CFG.CMDLINE", Outcome.FAIL, (), "isolcpus= is not in force")
+    lines = lines_of(replace(ISOLATED, findings=(*ISOLATED.findings, host)))
+    place = lines.index("The host as a whole")
+    assert lines[place + 2].split() == ["fail", "CFG.CMDLINE", "isolcpus=", "is", "not", "in", "force"]
+
+
+def test_rows_beyond_the_limit_are_counted() -> None:
+    many = tuple(found("IRQ.DEVICE", Outcome.FAIL, (1, 5), f"row {i} fires") for i in range(23))
+    assert "  3 more rows are in the JSON document" in lines_of(replace(NOT_ISOLATED, findings=many))
+
+
+def test_threads_beyond_the_limit_are_counted() -> None:
+    cpu = NOT_ISOLATED.activity.cpus[1]
+    threads = tuple(replace(cpu.threads[0], tid=tid) for tid in range(100, 111))
+    activity = replace(NOT_ISOLATED.activity, cpus={1: replace(cpu, threads=threads)})
+    assert "  3 more threads are in the JSON document" in lines_of(replace(NOT_ISOLATED, activity=activity))
+
+
+def test_an_unknown_row_is_no_zero() -> None:
+    cpu = replace(
+        NOT_ISOLATED.activity.cpus[1], interrupts=(replace(ISOLATED.activity.cpus[1].interrupts[0], count=None),)
+    )
+    activity = replace(NOT_ISOLATED.activity, cpus={1: cpu, 5: NOT_ISOLATED.activity.cpus[5]}, control={})
+    report = text.render(replace(NOT_ISOLATED, activity=activity))
+    assert re.search(r"^  interrupt LOC Local timer interrupts +- +6384 +-$", report, re.MULTILINE)
+
+
+def test_colour_is_asked_for_and_changes_no_text() -> None:
+    plain = text.render(NOT_ISOLATED)
+    coloured = text.render(NOT_ISOLATED, color=True)
+    assert "\x1b" not in plain
+    assert coloured.startswith("\x1b[31m\x1b[1mnot-isolated\x1b[0m  CPUs 1,5 on lab")
+    assert re.sub(r"\x1b\[[0-9]*m", "", coloured) == plain
