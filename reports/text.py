@@ -12,6 +12,8 @@ from reports.text_cpus import cpu_sections
 
 MAX_CAUSES = 10
 RED, YELLOW, GREEN, BOLD, RESET = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
+BOUNDED = (Status.ISOLATED, Status.DISTURBED)
+"""Verdicts that are never printed without the bound within which they hold."""
 COLOURS = {
     Status.NOT_ISOLATED: RED,
     Status.EXPOSED: RED,
@@ -40,7 +42,7 @@ def _head(audit: Audit) -> list[str]:
         status += " (guest view)"
     host = f"{cpus_named(clip(audit.cpus.audited, 400))} on {clip(audit.host.name, 64)}"
     first = f"{status}  {host} ({clip(audit.host.kernel, 64)}, {_window(audit)})"
-    bounds = f": {bounded(audit.verdict.bounds)}" if audit.verdict.bounds else ""
+    bounds = f": {bounded(audit.verdict.bounds)}" if audit.verdict.status in BOUNDED else ""
     readiness = f"{audit.readiness.status.value}: {audit.readiness.reason}"
     return [
         *prose(first + bounds, rest=INDENT),
@@ -66,7 +68,7 @@ def _next(audit: Audit) -> list[str]:
 def _causes(audit: Audit) -> list[str]:
     if not audit.causes:
         return []
-    lines = ["Causes, the largest first"]
+    lines = ["Causes, by their share of the disturbance"]
     known = any(cause.share is not None or cause.per_second is not None for cause in audit.causes)
     for rank, cause in enumerate(audit.causes[:MAX_CAUSES], 1):
         lines += _cause(audit, cause, f"{rank:>2}. ", known=known)
@@ -81,7 +83,7 @@ def _causes(audit: Audit) -> list[str]:
 
 
 def _cause(audit: Audit, cause: Cause, rank: str, *, known: bool) -> list[str]:
-    share = MISSING if cause.share is None else f"{100 * cause.share:.0f} %"
+    share = MISSING if cause.share is None else "<1 %" if 0 < cause.share < 0.01 else f"{100 * cause.share:.0f} %"
     rate = MISSING if cause.per_second is None else f"{number(cause.per_second)}/s"
     figures = f"{clip(share, 6):>5}  {clip(rate, 12):>7}  " if known else ""
     rules = ", ".join(bounded(rule, 24) for rule in cause.rules)
@@ -138,15 +140,17 @@ def _config(audit: Audit) -> list[str]:
 
 
 def _coverage(audit: Audit) -> list[str]:
-    """What this audit could not see. A complete one says so in a line."""
+    """What this audit could not see; one that saw all its sources says so in a line."""
     lines = []
     for source in audit.coverage:
         if source.state != "read":
             reason = f" ({source.reason})" if source.reason else ""
             costs = f": {source.costs}" if source.costs else ""
             lines += prose(f"/{source.source.lstrip('/')} {source.state}{reason}{costs}", INDENT, INDENT * 2)
+    if audit.verdict.status not in BOUNDED and audit.verdict.bounds:
+        lines += prose(audit.verdict.bounds, INDENT)
     read = sum(source.state == "read" for source in audit.coverage)
-    return [f"Evidence: {read} of {len(audit.coverage)} sources read", *lines] if audit.coverage else []
+    return [f"Evidence: {read} of {len(audit.coverage)} sources read", *lines] if audit.coverage or lines else []
 
 
 def _measured(audit: Audit) -> list[str]:

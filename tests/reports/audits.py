@@ -233,7 +233,7 @@ NOT_ISOLATED = Audit(
     verdict=Verdict(
         status=Status.NOT_ISOLATED,
         reason="316/s SCHED softirqs (limit 1/s): CPUs 1,5 are still in a scheduler domain; 6 more rules fail",
-        bounds="",
+        bounds="counted for 40 s; not seen: SMI, cache and memory contention",
     ),
     readiness=ReadinessVerdict(
         status=Readiness.LIMITED, reason="C3 with 1048 µs exit latency was entered 52.2 times a second (limit 1/s)"

@@ -110,6 +110,11 @@ def test_boot_parameters_stand_with_the_fix_where_there_is_no_boot_line() -> Non
     assert "      isolcpus=domain,managed_irq,1-2" in lines
 
 
+def test_a_small_share_is_not_shown_as_none() -> None:
+    report = text.render(replace(NOT_ISOLATED, causes=(replace(NOT_ISOLATED.causes[0], share=0.004),)))
+    assert " 1.  <1 %    749/s  CPUs 1,5  the CPUs" in report
+
+
 def test_many_causes_are_cut_and_it_is_said() -> None:
     lines = lines_of(replace(NOT_ISOLATED, causes=NOT_ISOLATED.causes[1:2] * 13))
     assert "    3 smaller causes are in the JSON document" in lines
