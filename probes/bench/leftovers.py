@@ -199,8 +199,16 @@ def end_process(process: ProcessId) -> bool:
 
 
 def clean_leftovers() -> tuple[str, ...]:
-    """Undoes what killed runs of this user left behind; returns what was undone, one sentence each."""
-    directory = run_directory()
+    """Undoes what killed runs of this user left behind; returns what was undone, or could not be, one sentence each.
+
+    A passive run calls it as well: it makes nothing, and a run directory that is not ours stops no audit.
+    """
+    if not os.path.lexists(run_directory_path(os.environ, os.getuid())):
+        return ()
+    try:
+        directory = run_directory()
+    except ToolError as error:
+        return (str(error),)
     done: list[str] = []
     for name in sorted(os.listdir(directory)):
         match = RECORD_NAME.fullmatch(name)
@@ -243,6 +251,6 @@ def _clean_files(record: Record, path: str) -> list[str]:
 
 
 def forget(path: str) -> None:
-    """Removes a record: everything it names is undone."""
-    with contextlib.suppress(FileNotFoundError):
+    """Removes a record: everything it names is undone. If it stays, the next run finds nothing left of it."""
+    with contextlib.suppress(OSError):
         os.unlink(path)

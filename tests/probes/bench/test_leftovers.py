@@ -144,6 +144,13 @@ def test_run_directory_that_cannot_be_made(run_dir: Path, monkeypatch: pytest.Mo
         leftovers.run_directory()
 
 
+def test_clean_makes_nothing_and_stops_no_audit(run_dir: Path) -> None:
+    assert leftovers.clean_leftovers() == ()
+    assert not run_dir.exists()
+    run_dir.write_text("")
+    assert leftovers.clean_leftovers() == (f"{run_dir} is not a directory that only this user may enter: remove it",)
+
+
 def test_a_record_comes_back_as_it_was_written(record: Record, sleeper: ProcessId) -> None:
     full = replace(record, child=sleeper, shared_file="/dev/shm/cyclictest7")
     path = Path(leftovers.write_record(record))
