@@ -28,11 +28,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--acpi-idle", action="store_true", help="three idle states per CPU (latencies 1, 60, 200 µs)")
     add("--smp", default="", metavar="OPTS", help="added to QEMU's -smp, as threads=2")
     add("--qemu", action="append", default=[], metavar="ARG", help="one more QEMU argument; may be repeated")
-    add("--env", action="append", default=[], metavar="K=V", help="may be repeated")
+    add("--env", action="append", default=[], type=_setting, metavar="K=V", help="may be repeated")
     add("--keep", type=Path, metavar="DIR", help="keeps out/, stdout, stderr and console.log")
     add("--no-retry", action="store_true", help="do not boot once more when the guest died")
     add("command", nargs="+", metavar="CMD")
     return parser
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not K=V")
+    return name, value
 
 
 def _node(args: argparse.Namespace) -> Node:
@@ -44,7 +51,7 @@ def _node(args: argparse.Namespace) -> Node:
         smp=args.smp,
         tcg=args.tcg,
         acpi_idle=args.acpi_idle,
-        env=dict(pair.partition("=")[::2] for pair in args.env),
+        env=dict(args.env),
         retry=not args.no_retry,
         extra=args.qemu,
     )

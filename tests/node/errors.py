@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,19 +10,26 @@ if TYPE_CHECKING:
 
 TIMEOUT_CODE = 124
 DIED_CODE = 125
-CONSOLE_TAIL_LINES = 25
+CONSOLE_LINES = 25
+DEATH = re.compile(r"Kernel panic|Oops|BUG:|general protection")
 
 
 class NodeError(Exception):
     """A node cannot be had: a tool, a package or a file is missing."""
 
 
+def last_words(console: str) -> str:
+    """The lines that tell of a death: from its first line on, else the last ones."""
+    lines = console.splitlines()
+    first = next((number for number, line in enumerate(lines) if DEATH.search(line)), len(lines) - CONSOLE_LINES)
+    return "\n".join(lines[max(first, 0) :][:CONSOLE_LINES])
+
+
 class _NoResultError(NodeError):
     """A guest that ended without an exit code; ``result`` holds what it left."""
 
     def __init__(self, what: str, result: NodeResult) -> None:
-        tail = "\n".join(result.console.splitlines()[-CONSOLE_TAIL_LINES:])
-        super().__init__(f"{what} after {result.wall_s:.1f} s; the console ends:\n{tail}")
+        super().__init__(f"{what} after {result.wall_s:.1f} s; its console:\n{last_words(result.console)}")
         self.result = result
 
 

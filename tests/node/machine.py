@@ -41,8 +41,11 @@ def _value(path: Path) -> str:
 
 
 def _cpu(machine: Machine) -> list[str]:
-    # Without MWAIT the kernel enters the C1-type states of the idle table by HLT, which TCG executes.
-    model = "max,-monitor" if machine.idle_table else "max"
+    model = "max"
+    if machine.smp:  # on AMD, Linux before 6.9 asks TOPOEXT for siblings, which TCG has not
+        model += ",vendor=GenuineIntel"
+    if machine.idle_table:  # without MWAIT the C1-type states are entered by HLT, which TCG executes
+        model += ",-monitor"
     smp = f"{machine.cpus},{machine.smp}" if machine.smp else str(machine.cpus)
     return ["-accel", f"tcg,thread={machine.tcg},tb-size=512", "-cpu", model, "-smp", smp, "-m", f"{machine.mem_mib}M"]
 

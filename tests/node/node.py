@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.node import artifacts
-from tests.node.errors import DIED_CODE, TIMEOUT_CODE, GuestDied, NodeTimeout
+from tests.node.errors import DIED_CODE, TIMEOUT_CODE, GuestDied, NodeError, NodeTimeout
 from tests.node.machine import Machine, qemu_argv
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def guest_command(command: str | Sequence[str], env: Mapping[str, str], cwd: Pat
     """The script that runs ``command`` in the guest: a string goes to bash, a sequence is an argv."""
     argv = ["/bin/bash", "-c", command] if isinstance(command, str) else list(command)
     settings = [f"{name}={value}" for name, value in {**GUEST_ENV, **env}.items()]
-    return f"cd {shlex.quote(str(cwd))} && exec env -i {shlex.join([*settings, *argv])}\n"
+    return f"cd {shlex.quote(str(cwd))} && exec /usr/bin/env -i {shlex.join([*settings, *argv])}\n"
 
 
 def _text(path: Path) -> str:
@@ -142,20 +142,22 @@ class Node:
         artifacts.make_scratch(machine.scratch)
         started = time.monotonic()
         try:
-            in_time = _run_qemu(qemu_argv(machine), job / "qemu.log", timeout_s)
+            status = _run_qemu(qemu_argv(machine), job / "qemu.log", timeout_s)
         finally:
             machine.scratch.unlink(missing_ok=True)
         wall_s = time.monotonic() - started
         code = _text(job / "code").strip()
         if code:
             return _result(job, int(code), wall_s, deaths)
-        if not in_time:
+        if status is None:
             raise NodeTimeout("the guest was killed", _result(job, TIMEOUT_CODE, wall_s, deaths))
+        if status > 0:  # a panic ends QEMU with 0, a crash of QEMU itself with a signal
+            raise NodeError(f"QEMU refused: {_text(job / 'qemu.log').strip()}")
         raise GuestDied("the guest died", _result(job, DIED_CODE, wall_s, deaths))
 
 
-def _run_qemu(argv: Sequence[str], errors: Path, timeout_s: float) -> bool:
-    """Runs QEMU to its end; False when ``timeout_s`` passed first. No way out of here leaves it running."""
+def _run_qemu(argv: Sequence[str], errors: Path, timeout_s: float) -> int | None:
+    """QEMU's exit status at its end, None when ``timeout_s`` passed first. No way out of here leaves it running."""
     # setpriv: QEMU goes with us even when we are killed by SIGKILL.
     with errors.open("wb") as stderr:
         qemu = subprocess.Popen(
@@ -165,10 +167,9 @@ def _run_qemu(argv: Sequence[str], errors: Path, timeout_s: float) -> bool:
             stderr=stderr,
         )
     try:
-        qemu.wait(timeout_s)
+        return qemu.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        return False
+        return None
     finally:
         qemu.kill()
         qemu.wait()
-    return True
