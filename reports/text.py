@@ -8,7 +8,7 @@ from auditor.model import Audit, Cause, Finding, Fix, Kind, Outcome, Status
 from reports.escape import bounded
 from reports.layout import INDENT, MISSING, WIDTH, Column, clip, cpu_list, cpus_named, number, prose, seconds, table
 from reports.shell import shell_lines
-from reports.text_cpus import cpu_sections
+from reports.text_cpus import cpu_sections, with_detail
 
 MAX_CAUSES = 10
 RED, YELLOW, GREEN, BOLD, RESET = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
@@ -68,8 +68,8 @@ def _next(audit: Audit) -> list[str]:
 def _causes(audit: Audit) -> list[str]:
     if not audit.causes:
         return []
-    lines = ["Causes, by their share of the disturbance"]
     known = any(cause.share is not None or cause.per_second is not None for cause in audit.causes)
+    lines = ["Causes, by their share of the disturbance" if known else "Causes: open doors, through which nothing came"]
     for rank, cause in enumerate(audit.causes[:MAX_CAUSES], 1):
         lines += _cause(audit, cause, f"{rank:>2}. ", known=known)
         same = next((i for i, other in enumerate(audit.causes[: rank - 1], 1) if other.fix == cause.fix), None)
@@ -99,22 +99,36 @@ def _where(audit: Audit, cpus: Sequence[int]) -> str:
 
 
 def fix_lines(fix: Fix, *, boot_line: str | None, indent: str = INDENT * 2) -> list[str]:
-    """What to change: a sentence, then each command on lines that can be copied, then how to undo it."""
-    reboot = ", reboot needed" if fix.reboot else ""
-    lines = prose(fix.text, first=f"{indent}fix ({fix.kind.value}{reboot}): ", rest=indent + INDENT)
-    if fix.boot and boot_line is None:
+    """What to change: a sentence, then each command on lines that can be copied, then how to undo it.
+
+    A fix that the boot line makes is told in a sentence: the line and its undoing have a section of their own.
+    """
+    in_line = bool(fix.boot) and boot_line is not None
+    text = fix.text.replace(f": {boot_line}", "") if in_line else fix.text
+    lines = prose(text, first=f"{indent}fix ({_how(fix, in_line=in_line)}): ", rest=indent + INDENT)
+    if fix.boot and not in_line:
         lines += shell_lines(" ".join(f"{name}={value}" for name, value in fix.boot.items()), indent + INDENT, WIDTH)
     for command in fix.commands:
         lines += shell_lines(command, indent + INDENT, WIDTH)
-    if fix.undo:
+    if fix.undo and (fix.commands or not in_line):
         lines += prose(fix.undo, first=f"{indent}undo: ", rest=indent + INDENT)
     return lines
+
+
+def _how(fix: Fix, *, in_line: bool) -> str:
+    if in_line:
+        return f"{fix.kind.value}, or the boot line below" if fix.commands else "boot line below"
+    return f"{fix.kind.value}, reboot needed" if fix.reboot else fix.kind.value
 
 
 def _boot_line(audit: Audit) -> list[str]:
     if audit.boot_line is None:
         return []
-    return ["Boot line to add (whole, for these CPUs on this kernel)", *shell_lines(audit.boot_line, INDENT, WIDTH)]
+    heading = "Boot line to add: the whole of it, for these CPUs on this kernel; reboot needed"
+    fixes = [cause.fix for cause in audit.causes] + [finding.fix for finding in audit.findings]
+    undo = next((fix.undo for fix in fixes if fix and fix.boot and fix.undo and not fix.commands), "")
+    lines = shell_lines(audit.boot_line, INDENT, WIDTH)
+    return [heading, *lines, *(prose(undo, f"{INDENT}undo: ", INDENT * 2) if undo else [])]
 
 
 def _risks(audit: Audit) -> list[str]:
@@ -126,14 +140,13 @@ def _risks(audit: Audit) -> list[str]:
 
 
 def _risk(audit: Audit, risk: Finding) -> list[str]:
-    text = ": ".join(part for part in (risk.title, risk.detail) if part)
     named = f"{cpus_named(clip(cpu_list(risk.cpus), 40))}: " if set(risk.cpus) != set(audit.cpu_verdicts) else ""
-    lines = prose(f"{bounded(risk.rule, 24)}  {named}{bounded(text)}", first=INDENT, rest=INDENT * 2)
+    lines = prose(f"{bounded(risk.rule, 24)}  {named}{bounded(with_detail(risk))}", first=INDENT, rest=INDENT * 2)
     return lines + (fix_lines(risk.fix, boot_line=audit.boot_line) if risk.fix else [])
 
 
 def _config(audit: Audit) -> list[str]:
-    columns = [Column(head="setting", width=20), Column(head="asked for", width=26), Column(head="in force", width=20),
+    columns = [Column(head="setting", width=23), Column(head="asked for", width=24), Column(head="in force", width=24),
                Column(head="read from")]  # fmt: skip
     rows = [[s.name, s.requested or MISSING, s.effective or MISSING, "/" + s.path.lstrip("/")] for s in audit.config]
     return ["Asked for and in force", *table(columns, rows)] if rows else []
@@ -157,7 +170,7 @@ def _measured(audit: Audit) -> list[str]:
     """How it was measured, and what the measuring itself did."""
     own = audit.own
     threads = f"{own.threads} thread{'' if own.threads == 1 else 's'}"
-    whose = f"{own.description} ({own.source}, {threads})" if own.threads or own.description else own.source
+    whose = f"{own.description} ({own.source}, {threads})" if own.threads else "none"
     over, window = audit.overhead, audit.window
     where = "some of it on audited CPUs" if over.on_audited_cpus else "none of it on audited CPUs"
     parts = [

@@ -14,8 +14,8 @@ ALWAYS = ("busy %", "switches")  # rows that stand there even if nobody knows th
 MAX_SIDE_BY_SIDE = 4  # CPUs with a column of their own; of more the mean and the most are shown
 
 THREAD_COLUMNS = (
-    Column(head="thread", width=16),
-    Column(head="tid", width=9, right=True),
+    Column(head="thread", width=18),
+    Column(head="tid", width=11, right=True),
     Column(head="whose", width=7),
     Column(head="CPUs", width=9),
     Column(head="switches", width=9, right=True),
@@ -95,22 +95,40 @@ def _entries(cpu: CpuActivity, name: str) -> int | None:
 
 
 def _thread_lines(here: Mapping[int, CpuActivity]) -> list[str]:
-    """The threads that ran on the CPUs: foreign ones first, those with most switches first."""
-    where: dict[int, list[int]] = {}
-    seen: dict[int, ThreadSeen] = {}
+    """The threads that ran on the CPUs, those of one name and owner together: foreign ones first, then by switches."""
+    alike: dict[tuple[bool, bool, str, str], list[tuple[int, ThreadSeen]]] = {}
     for cpu, activity in here.items():
         for thread in activity.threads:
-            where.setdefault(thread.tid, []).append(cpu)
-            seen.setdefault(thread.tid, thread)
-    ranked = sorted(seen.values(), key=lambda t: (t.own, -(t.switches or 0), -t.sightings, t.tid))
-    lines = table(THREAD_COLUMNS, [_thread_cells(t, where[t.tid]) for t in ranked[:MAX_THREADS]])
-    if len(ranked) > MAX_THREADS:
-        lines += prose(f"{len(ranked) - MAX_THREADS} more threads are in the JSON document", first=INDENT)
+            key = (thread.own, thread.kernel, thread.name, thread.cgroup)
+            alike.setdefault(key, []).append((cpu, thread))
+    rows = sorted(alike.items(), key=lambda item: (item[0][:2], *_most_seen(item[1]), item[0]))
+    lines = table(THREAD_COLUMNS, [_thread_cells(same) for _, same in rows[:MAX_THREADS]])
+    if len(rows) > MAX_THREADS:
+        lines += prose(f"{len(rows) - MAX_THREADS} more rows of threads are in the JSON document", first=INDENT)
     return ["", *lines] if lines else []
 
 
-def _thread_cells(thread: ThreadSeen, cpus: Sequence[int]) -> list[str]:
+def _switches(same: Sequence[tuple[int, ThreadSeen]]) -> int | None:
+    known = [thread.switches for _, thread in same if thread.switches is not None]
+    return sum(known) if known else None
+
+
+def _most_seen(same: Sequence[tuple[int, ThreadSeen]]) -> tuple[int, int]:
+    """Sort key: most switches first, then most sightings."""
+    return (-(_switches(same) or 0), -sum(thread.sightings for _, thread in same))
+
+
+def _thread_cells(same: Sequence[tuple[int, ThreadSeen]]) -> list[str]:
+    thread, switches = same[0][1], _switches(same)
+    tids = {thread.tid for _, thread in same}
     whose = "own" if thread.own else "kernel" if thread.kernel else "foreign"
-    switches = MISSING if thread.switches is None else number(thread.switches)
-    return [thread.name, str(thread.tid), whose, cpu_list(cpus), switches, number(thread.sightings), thread.allowed,
-            clip_left(thread.cgroup, 30)]  # fmt: skip
+    return [
+        thread.name,
+        str(thread.tid) if len(tids) == 1 else f"{len(tids)} threads",
+        whose,
+        cpu_list(cpu for cpu, _ in same),
+        MISSING if switches is None else number(switches),
+        number(sum(thread.sightings for _, thread in same)),
+        thread.allowed,
+        clip_left(thread.cgroup, 30),
+    ]

@@ -5,6 +5,7 @@ CPUs about which the rules say the same share one table: sixty-four quiet CPUs a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,11 +13,13 @@ from auditor.model import Audit, Axis, Evidence, Finding, Kind, Outcome
 from reports.layout import INDENT, Column, cpu_list, cpus_named, listing, number, prose, quantity, table
 from reports.text_activity import activity_lines
 
-IN_TABLE = (Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.NOT_EXERCISED)
-MAX_ROWS = 20  # rules of a table, worst first; the JSON document has all
+IN_TABLE = (Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN)
+IN_SHORT = (Outcome.PASS, Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE)
+TO_CHECK = (Outcome.FAIL, Outcome.UNKNOWN)  # rows that name where to look by hand
+MAX_ALIKE = 3  # rows of one rule and outcome, worst first; the JSON document has all
 
 RULE_COLUMNS = (
-    Column(head="outcome", width=13),
+    Column(head="outcome", width=7),
     Column(head="rule", width=18),
     Column(head="observed", width=16, right=True),
     Column(head="limit", width=13, right=True),
@@ -63,16 +66,20 @@ def _heading(audit: Audit, group: Group) -> list[str]:
     verdict = audit.cpu_verdicts.get(group.cpus[0])
     regimes = sorted({audit.activity.cpus[cpu].regime.value for cpu in group.cpus if cpu in audit.activity.cpus})
     name = f"{cpus_named(cpu_list(group.cpus))} ({', '.join(regimes)})" if regimes else cpus_named(cpu_list(group.cpus))
-    return prose(f"{name}: {verdict.status.value}; {verdict.reason}" if verdict else name, rest=INDENT)
+    if verdict is None:
+        return prose(name, rest=INDENT)
+    reason = f"; {verdict.reason}" if verdict.reason != audit.verdict.reason else ""
+    return prose(f"{name}: {verdict.status.value}{reason}", rest=INDENT)
 
 
 def rule_lines(group: Group) -> list[str]:
-    """The table of what does not pass, then all that passes in one paragraph, each number beside its limit."""
+    """The table of what does not pass, then the rest in a paragraph for each outcome; numbers beside their limits."""
     rows = _rows(group)
-    lines = table(RULE_COLUMNS, [_cells(group, same) for same in rows[:MAX_ROWS]])
-    if len(rows) > MAX_ROWS:
-        lines += prose(f"{len(rows) - MAX_ROWS} more rows are in the JSON document", first=INDENT)
-    for outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE):
+    lines = table(RULE_COLUMNS, [_cells(group, same) for same in _first_alike(rows)])
+    more = Counter((row[0].outcome.value, row[0].rule) for row in rows)
+    cut = [f"{n - MAX_ALIKE} {outcome} {rule}" for (outcome, rule), n in more.items() if n > MAX_ALIKE]
+    lines += listing(cut, f"{INDENT}more in the JSON document: ", INDENT * 2) if cut else []
+    for outcome in IN_SHORT:
         lines += _in_short(outcome, [f for f in group.findings if f.outcome is outcome])
     return lines
 
@@ -86,9 +93,19 @@ def _rows(group: Group) -> list[list[Finding]]:
     return sorted(same.values(), key=_badness)
 
 
+def _first_alike(rows: Sequence[list[Finding]]) -> list[list[Finding]]:
+    seen: Counter[tuple[str, Outcome]] = Counter()
+    kept = []
+    for row in rows:
+        seen[row[0].rule, row[0].outcome] += 1
+        if seen[row[0].rule, row[0].outcome] <= MAX_ALIKE:
+            kept.append(row)
+    return kept
+
+
 def _badness(same: Sequence[Finding]) -> tuple[bool, int, bool, float, str]:
     first = same[0]
-    weight = max(f.events_per_second for f in same)
+    weight = max(f.cost_us_per_s for f in same)
     return (
         first.axis is Axis.READINESS,
         IN_TABLE.index(first.outcome),
@@ -103,10 +120,22 @@ def _cells(group: Group, same: Sequence[Finding]) -> list[str]:
     here = {cpu for finding in same for cpu in finding.cpus}.intersection(group.cpus)
     where = f"{cpus_named(cpu_list(here))}: " if here != set(group.cpus) else ""
     axis = "readiness: " if worst.axis is Axis.READINESS else ""
-    what = ": ".join(part for part in (worst.title, worst.detail) if part)
-    seen = [evidence_text(worst.evidence[0])] if worst.evidence else []
-    limit = "≤ " + quantity(worst.limit, worst.unit) if worst.limit is not None else ""
+    what = with_detail(worst)
+    seen = [evidence_text(worst.evidence[0])] if worst.evidence and worst.outcome in TO_CHECK else []
+    limit = (
+        "≤" + quantity(worst.limit, worst.unit if worst.unit[:1] in ("/", "%") else "")
+        if worst.limit is not None
+        else ""
+    )
     return [worst.outcome.value, worst.rule, _range(same), limit, "\n".join([where + axis + what, *seen])]
+
+
+def with_detail(finding: Finding) -> str:
+    """Title and detail as one sentence; a detail that starts with the subject the title ends in does not repeat it."""
+    subject = finding.title.rpartition(": ")[2]
+    repeated = finding.detail.startswith((f"{subject}: ", f"{subject} "))
+    detail = finding.detail[len(subject) :].lstrip(": ") if repeated else finding.detail
+    return ": ".join(part for part in (finding.title, detail) if part)
 
 
 def evidence_text(evidence: Evidence) -> str:

@@ -54,7 +54,8 @@ _evidence = st.builds(
 )
 _findings = st.builds(
     Finding, rule=names, cpus=cpu_tuples, observed=st.none() | numbers, limit=st.none() | numbers, unit=names,
-    title=names, detail=names, evidence=few(_evidence), fix=st.none() | _fixes, origin=names, events_per_second=numbers,
+    title=names, detail=names, evidence=few(_evidence), fix=st.none() | _fixes, origin=names, per_second=numbers,
+    cost_us_per_s=numbers,
 )  # fmt: skip
 _causes = st.builds(
     Cause, title=names, rules=few(names, 3), cpus=cpu_tuples, share=st.none() | numbers,

@@ -159,16 +159,65 @@ def test_findings_about_no_audited_cpu_are_those_of_the_host() -> None:
     assert lines[place + 2].split() == ["fail", "CFG.CMDLINE", "isolcpus=", "is", "not", "in", "force"]
 
 
+def test_a_cpu_without_a_verdict_is_shown_without_one() -> None:
+    assert "CPU 2 (idle)" in lines_of(
+        replace(ISOLATED, cpu_verdicts={1: ISOLATED.cpu_verdicts[1]}, findings=ISOLATED.findings[5:6])
+    )
+
+
 def test_rows_beyond_the_limit_are_counted() -> None:
     many = tuple(found("IRQ.DEVICE", Outcome.FAIL, (1, 5), f"row {i} fires") for i in range(23))
-    assert "  3 more rows are in the JSON document" in lines_of(replace(NOT_ISOLATED, findings=many))
+    assert "  more in the JSON document: 20 fail IRQ.DEVICE" in lines_of(replace(NOT_ISOLATED, findings=many))
 
 
 def test_threads_beyond_the_limit_are_counted() -> None:
     cpu = NOT_ISOLATED.activity.cpus[1]
-    threads = tuple(replace(cpu.threads[0], tid=tid) for tid in range(100, 111))
+    threads = tuple(replace(cpu.threads[0], name=f"t{i}") for i in range(11))
     activity = replace(NOT_ISOLATED.activity, cpus={1: replace(cpu, threads=threads)})
-    assert "  3 more threads are in the JSON document" in lines_of(replace(NOT_ISOLATED, activity=activity))
+    assert "  3 more rows of threads are in the JSON document" in lines_of(replace(NOT_ISOLATED, activity=activity))
+
+
+def test_threads_of_one_name_share_a_row() -> None:
+    cpu = NOT_ISOLATED.activity.cpus[1]
+    threads = tuple(replace(cpu.threads[0], tid=tid, switches=2) for tid in range(100, 111))
+    lines = lines_of(
+        replace(NOT_ISOLATED, activity=replace(NOT_ISOLATED.activity, cpus={1: replace(cpu, threads=threads)}))
+    )
+    row = next(line for line in lines if line.startswith("  kubelet "))
+    assert row.split() == [
+        "kubelet",
+        "11",
+        "threads",
+        "foreign",
+        "1",
+        "22",
+        "121",
+        "0-7",
+        "/system.slice/kubelet.service",
+    ]
+
+
+def test_a_detail_does_not_repeat_the_subject() -> None:
+    finding = found("THR.USER", Outcome.FAIL, (1, 5), "foreign thread: etcd", detail="etcd: seen in 9 samples")
+    assert "foreign thread: etcd: seen in 9 samples" in text.render(replace(NOT_ISOLATED, findings=(finding,)))
+    finding = found("IRQ.DEVICE", Outcome.FAIL, (1, 5), "interrupts: virtio1", detail="virtio1-req.0 fired")
+    assert "interrupts: virtio1: virtio1-req.0 fired" in text.render(replace(NOT_ISOLATED, findings=(finding,)))
+
+
+def test_the_boot_line_is_told_once() -> None:
+    fix = replace(NOT_ISOLATED.causes[0].fix, text=f"isolate them: {NOT_ISOLATED.boot_line}")  # type: ignore[type-var]
+    report = text.render(replace(NOT_ISOLATED, causes=(replace(NOT_ISOLATED.causes[0], fix=fix),)))
+    assert "    fix (boot line below): isolate them\n" in report
+    assert report.count("nohz_full=1,5") == 1
+    assert report.count("undo: delete /etc/default/grub.d") == 1
+
+
+def test_a_command_that_the_boot_line_would_make_lasting() -> None:
+    cause = NOT_ISOLATED.causes[2]
+    fix = replace(cause.fix, boot={"irqaffinity": "0,2-4,6-7"})  # type: ignore[type-var]
+    lines = lines_of(replace(NOT_ISOLATED, causes=(replace(cause, fix=fix),)))
+    assert any(line.startswith("    fix (runtime, or the boot line below): route") for line in lines)
+    assert "    undo: echo 0-7 > /proc/irq/127/smp_affinity_list" in lines
 
 
 def test_an_unknown_row_is_no_zero() -> None:
