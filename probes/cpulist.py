@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import compress, count
 
 from probes.host import ProbeError
 
@@ -19,7 +20,8 @@ _WORD = re.compile(r"[0-9a-fA-F]{1,8}", re.ASCII)
 
 def bits_of(mask: int) -> frozenset[int]:
     """The positions of the bits set in ``mask``."""
-    return frozenset(index for index, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
+    digits = f"{mask:b}"[::-1].encode().translate(bytes.maketrans(b"01", b"\0\1"))
+    return frozenset(compress(count(), digits))
 
 
 def parse_cpulist(text: str, *, nr_cpus: int | None = None, path: str = "") -> frozenset[int]:
