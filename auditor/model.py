@@ -1,6 +1,6 @@
 """The audit as values: what rules find, what causes and verdicts are made of, and what reports render.
 
-Nothing here reads or decides. The shape of the JSON document ``cpu-audit/audit/v1`` follows these classes field by field
+Nothing here reads or decides. The JSON document ``cpu-audit/audit/v1`` follows these classes field by field
 (``auditor/document.py``), so a name here is a name in the document.
 """
 
@@ -88,7 +88,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """One number or text that a reader can check with ``cat``: a file, a field, its values at both ends of the window."""
+    """What a reader can check with ``cat``: a file, a field, its values at both ends of the window."""
 
     path: str
     field: str
@@ -127,8 +127,10 @@ class Finding:
     fix: Fix | None = None
     origin: str = ""
     """Findings with one origin are one cause: ``irq:nvme0q2``, ``door:domain``."""
-    events_per_second: float = 0.0
-    """Disturbances per second that this finding accounts for and no other finding counts: the weight of its cause."""
+    per_second: float = 0.0
+    """Disturbances per second that this finding counts and no other one does."""
+    cost_us_per_s: float = 0.0
+    """Microseconds per second that they take, nominal (auditor/policy.py) or measured: the weight of its cause."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,7 +232,7 @@ class IdleUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Switches:
-    """Switches to a thread on this CPU (/proc/schedstat field 9). ``own`` and ``foreign`` as far as they can be told apart."""
+    """Switches to a thread on this CPU (/proc/schedstat field 9), split as far as own and foreign can be told apart."""
 
     total: int | None
     own: int | None
@@ -239,7 +241,7 @@ class Switches:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadSeen:
-    """A thread that ran on this CPU. ``switches`` is exact for threads confined to the CPU, else None with sightings > 0."""
+    """A thread that ran on this CPU. ``switches`` is exact for threads confined to it, else None with sightings > 0."""
 
     pid: int
     tid: int

@@ -1,7 +1,7 @@
 """The one door to a host: every file of the audited machine is opened here and nowhere else.
 
-A host is a directory tree: the live machine (``/``), a node mounted into a pod (``/host``), or a recorded tree. Paths are
-given without a leading slash (``proc/interrupts``).
+A host is a directory tree: the live machine (``/``), a node mounted into a pod (``/host``), or a recorded tree.
+Paths are given without a leading slash (``proc/interrupts``).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import os
 import stat
 from collections.abc import Mapping
 from enum import Enum
-from pathlib import PurePosixPath
 from typing import Protocol
 
-READ_CHUNK = 1 << 20  # seq_file hands out at most what is asked for; one large read keeps a /proc table in one piece
+FIRST_READ = 16 << 10  # most files of /proc fit; a buffer of a mebibyte for each would cost more than the read
+NEXT_READ = 1 << 20  # seq_file hands out at most what is asked for; large reads keep a /proc table in one piece
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never waits, whatever lies in an image
+MAX_LINKS = 40  # as the kernel's own limit
 MAX_BYTES = 64 << 20  # no file of /proc or /sys that we read comes near; a recording may be hostile
 
 
@@ -32,6 +34,7 @@ class ProbeError(Exception):
     """A source that gave no evidence. It is passed on as a value: absence is neither a zero nor a crash."""
 
     def __init__(self, path: str, reason: str, state: SourceState = SourceState.MALFORMED) -> None:
+        path = visible(path)
         super().__init__(f"/{path.lstrip('/')}: {reason}")
         self.path = path
         self.reason = reason
@@ -42,7 +45,7 @@ class Host(Protocol):
     """Read access to one machine. Every method raises ProbeError where the host gives no answer."""
 
     def read(self, path: str) -> str:
-        """The whole file as text; bytes that are no UTF-8 come as ``\\xNN`` escapes."""
+        """The whole file as text; bytes that are no UTF-8 come as visible escapes."""
         ...
 
     def listdir(self, path: str) -> list[str]:
@@ -54,12 +57,14 @@ class Host(Protocol):
         ...
 
     def mode(self, path: str) -> int:
-        """Permission bits (0o444 of an smp_affinity file means that user space may not set it, since 6.2)."""
+        """Permission bits (0o444 of an smp_affinity file means that user space may not set it, 6.12 and later)."""
         ...
 
 
-def os_error(path: str, error: OSError) -> ProbeError:
-    """Names the reason of a failed system call in the words of ``coverage[]``."""
+def os_error(path: str, error: OSError | ValueError) -> ProbeError:
+    """Names the reason of a failed system call in the words of ``coverage[]``; ValueError: the path holds a NUL."""
+    if isinstance(error, ValueError):
+        return ProbeError(path, "no such file: a name can't hold NUL", SourceState.MISSING)
     if error.errno in (errno.ENOENT, errno.ESRCH, errno.ENOTDIR, errno.ENODEV, errno.ENXIO):
         return ProbeError(path, "no such file", SourceState.MISSING)
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -72,20 +77,55 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
+def visible(name: str) -> str:
+    """A name that can be printed and stored: os.listdir gives bytes that are no UTF-8 as lone surrogates."""
+    return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
+
+
+def _follow(root: str, path: str) -> str:
+    """Where ``path`` leads for a process whose root directory is ``root``: no link and no ``..`` leaves it."""
+    left, done, links = path.split("/")[::-1], list[str](), 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            del done[-1:]
+        if part in ("", ".", ".."):
+            continue
+        done.append(part)
+        try:
+            target = os.readlink(os.path.join(root, *done))
+        except OSError:
+            continue  # no link, or not there: opening it will tell
+        links += 1
+        if links > MAX_LINKS:
+            raise OSError(errno.ELOOP, "too many links")
+        del done[0 if target.startswith("/") else -1 :]
+        left += target.split("/")[::-1]
+    return os.path.join(root, *done)
+
+
 class TreeHost:
-    """A machine as the directory tree below ``root``."""
+    """A machine as the directory tree below ``root``.
+
+    An image or a mounted node may hold absolute links (``/var/lib/kubelet``): they are followed below ``root``. /proc and
+    /sys have only links of the kernel's own, and thousands of files to be read at little cost: they are opened as they are.
+    """
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
+        self._base = (root or ".").rstrip("/") + "/"
 
     def _full(self, path: str) -> str:
-        return os.path.join(self.root, path.lstrip("/"))
+        path = path.lstrip("/")
+        if self._base == "/" or path.startswith(("proc/", "sys/")):
+            return self._base + path
+        return _follow(self._base, path)
 
     def read(self, path: str) -> str:
         """Reads to the end, never trusting st_size (0 or 4096 in /proc and /sys)."""
         try:
-            handle = os.open(self._full(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
+            handle = os.open(self._full(path), READ_FLAGS)
+        except (OSError, ValueError) as error:
             raise os_error(path, error) from None
         try:
             return decode(_read_all(handle, path))
@@ -98,28 +138,29 @@ class TreeHost:
         """Names in a directory, sorted."""
         try:
             return sorted(os.listdir(self._full(path)))
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise os_error(path, error) from None
 
     def readlink(self, path: str) -> str:
         """Where a symbolic link points."""
         try:
-            return os.readlink(self._full(path))
-        except OSError as error:
+            folder, _, name = path.rpartition("/")
+            return os.readlink(f"{self._full(folder + '/')}/{name}")
+        except (OSError, ValueError) as error:
             raise os_error(path, error) from None
 
     def mode(self, path: str) -> int:
         """Permission bits of a file."""
         try:
             return stat.S_IMODE(os.stat(self._full(path)).st_mode)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise os_error(path, error) from None
 
 
 def _read_all(handle: int, path: str) -> bytes:
     chunks: list[bytes] = []
     size = 0
-    while chunk := os.read(handle, READ_CHUNK):
+    while chunk := os.read(handle, NEXT_READ if size >= FIRST_READ else FIRST_READ):
         chunks.append(chunk)
         size += len(chunk)
         if size > MAX_BYTES:
@@ -141,12 +182,20 @@ class DictHost:
         self.modes = dict(modes or {})
         self._children: dict[str, set[str]] = {}
         for path in (*self.files, *self.links):
-            for parent in PurePosixPath(path).parents:
-                self._children.setdefault(str(parent), set()).add(PurePosixPath(path).relative_to(parent).parts[0])
+            self._add_parents(path)
+
+    def _add_parents(self, path: str) -> None:
+        while path:
+            parent, _, name = path.rpartition("/")
+            known = self._children.setdefault(parent, set())
+            if name in known:
+                return
+            known.add(name)
+            path = parent
 
     def read(self, path: str) -> str:
         """The text given for this path."""
-        content = self.files.get(path)
+        content = self.files.get(path.lstrip("/"))
         if isinstance(content, ProbeError):
             raise content
         if content is None:
@@ -154,20 +203,26 @@ class DictHost:
         return content
 
     def listdir(self, path: str) -> list[str]:
-        """Names below a path, as the paths of files and links imply them."""
-        names = self._children.get(path.rstrip("/") or ".")
+        """Names below a path, as the paths of files and links imply them; an error given for the path itself is raised."""
+        path = path.strip("/")
+        failed = self.files.get(path)
+        if isinstance(failed, ProbeError):
+            raise failed
+        names = self._children.get(path)
         if names is None:
             raise ProbeError(path, "no such file", SourceState.MISSING)
         return sorted(names)
 
     def readlink(self, path: str) -> str:
         """The target given for this link."""
-        if path not in self.links:
+        target = self.links.get(path.lstrip("/"))
+        if target is None:
             raise ProbeError(path, "no such file", SourceState.MISSING)
-        return self.links[path]
+        return target
 
     def mode(self, path: str) -> int:
         """The mode given for this path; unknown where none was given."""
-        if path not in self.modes:
+        mode = self.modes.get(path.lstrip("/"))
+        if mode is None:
             raise ProbeError(path, "mode not recorded", SourceState.MISSING)
-        return self.modes[path]
+        return mode

@@ -1,0 +1,142 @@
+"""From an observation to an audit: judge, put together, name what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from auditor import __version__
+from auditor.activity import activity
+from auditor.bootline import boot_line
+from auditor.causes import rank
+from auditor.context import Context
+from auditor.coverage import coverage
+from auditor.engine import run
+from auditor.model import (
+    Audit,
+    CpuSets,
+    Finding,
+    HostFacts,
+    Outcome,
+    Overhead,
+    OwnFacts,
+    Status,
+    WindowFacts,
+)
+from auditor.own import describe
+from auditor.rules import BY_ID, RULES
+from auditor.rules.config import settings
+from auditor.verdict import judge_cpu, overall, readiness
+from probes.cpulist import format_cpulist
+from probes.host import ProbeError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFacts:
+    """What the run knows of itself: when, for how long it was meant to be, what it started, what it cost."""
+
+    started: str
+    requested_ms: int
+    load: str | None
+    work: str | None
+    overhead: Overhead
+    interrupted: bool
+    workload: str | None = None
+
+
+def audit(ctx: Context, facts: RunFacts) -> Audit:
+    """Runs every rule over the context and puts the document together."""
+    findings = run(RULES, ctx)
+    cpu_verdicts = {cpu: judge_cpu(ctx, findings, cpu) for cpu in ctx.audited}
+    verdict = overall(list(cpu_verdicts.values()))
+    return Audit(
+        tool=f"cpu-audit {__version__}",
+        host=_host(ctx),
+        window=_window(ctx, facts),
+        cpus=_cpus(ctx),
+        own=_own(ctx),
+        verdict=verdict,
+        readiness=readiness(findings),
+        cpu_verdicts=cpu_verdicts,
+        causes=rank(findings),
+        boot_line=_boot_line(findings),
+        findings=findings,
+        activity=activity(ctx),
+        config=settings(ctx),
+        coverage=coverage(ctx),
+        overhead=facts.overhead,
+        next_command=next_command(ctx, facts, findings) if verdict.status is Status.UNKNOWN else None,
+        interrupted=facts.interrupted,
+    )
+
+
+def _host(ctx: Context) -> HostFacts:
+    kernel = ctx.observation.facts.kernel
+    return HostFacts(
+        name=kernel.name,
+        kernel=kernel.release,
+        arch=kernel.arch,
+        cpu_model=kernel.cpu_model,
+        hypervisor=kernel.hypervisor,
+        hz=kernel.hz,
+        online=format_cpulist(ctx.observation.facts.topology.online),
+        boot_id=kernel.boot_id,
+    )
+
+
+def _window(ctx: Context, facts: RunFacts) -> WindowFacts:
+    return WindowFacts(
+        started=facts.started,
+        window_ms=round(ctx.window_s * 1000),
+        requested_ms=facts.requested_ms,
+        samples=len(ctx.observation.samples),
+        load=facts.load,
+        work=facts.work,
+    )
+
+
+def _cpus(ctx: Context) -> CpuSets:
+    targets = ctx.targets
+    return CpuSets(
+        audited=format_cpulist(targets.audited),
+        control=format_cpulist(targets.control),
+        housekeeping=format_cpulist(targets.housekeeping),
+        chosen_by=targets.chosen_by,
+    )
+
+
+def _own(ctx: Context) -> OwnFacts:
+    census = ctx.census
+    if isinstance(census, ProbeError):
+        return OwnFacts(source="none", description="no thread is visible", threads=0)
+    source = ctx.own_rule.source if ctx.own else "none"
+    return OwnFacts(source=source, description=describe(ctx.own_rule, census, ctx.own), threads=len(ctx.own))
+
+
+def _boot_line(findings: tuple[Finding, ...]) -> str | None:
+    """The line where a fix needs one: null when everything it would ask for is in force."""
+    bad = (Outcome.FAIL, Outcome.WARN)
+    wanted: list[Mapping[str, str]] = [f.fix.boot for f in findings if f.outcome in bad and f.fix and f.fix.boot]
+    return boot_line(wanted[0]) if wanted else None
+
+
+def next_command(ctx: Context, facts: RunFacts, findings: tuple[Finding, ...]) -> str:
+    """What to type after an unknown: the same CPUs with load and work, as root, or for longer."""
+    words = ["cpu-audit", "run", "--cpus", format_cpulist(ctx.targets.audited)]
+    if facts.workload is not None:
+        words += ["--workload", shlex.quote(facts.workload)]
+    open_rules = {
+        f.rule for f in findings if f.outcome is Outcome.NOT_EXERCISED and BY_ID[f.rule].decisive(ctx, f.cpus[0])
+    }
+    denied = any(line.state == "denied" for line in coverage(ctx))
+    if denied:
+        words.insert(0, "sudo")
+    loaded = facts.load is not None
+    if not loaded:
+        words.append("--load")
+    if facts.work is None and not ctx.own:
+        words += ["--work", "spin"]
+    if loaded and open_rules:
+        words += ["--load", "--window", f"{max(60, round(ctx.window_s) * 2)}s"]
+    return " ".join(words)

@@ -1,0 +1,69 @@
+"""The boot parameters that isolate these CPUs on this kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from auditor.context import Context
+from auditor.model import Fix, FixKind
+from auditor.requested import requested
+from probes.cpulist import format_cpulist
+from probes.host import ProbeError, SourceState
+
+ORDER = ("isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity")
+
+
+def boot_parameters(ctx: Context) -> Mapping[str, str]:
+    """isolcpus, nohz_full, rcu_nocbs and irqaffinity for the audited CPUs, one list in all (kernels before 5.18 demand it).
+
+    Before 5.6 (and where the release is unknown to be newer) managed_irq would make the kernel drop the whole parameter;
+    a kernel without CONFIG_NO_HZ_FULL has no nohz_full file and gets no such parameter; before 4.15 there were no flags.
+    """
+    cpus = format_cpulist(ctx.targets.audited)
+    flags = _flags(ctx)
+    line = {"isolcpus": f"{flags},{cpus}" if flags else cpus}
+    nohz = ctx.observation.after.config.isolation.nohz_full
+    if not (isinstance(nohz, ProbeError) and nohz.state is SourceState.MISSING):
+        line["nohz_full"] = cpus
+    line["rcu_nocbs"] = cpus
+    line["irqaffinity"] = format_cpulist(ctx.targets.housekeeping)
+    return line
+
+
+def _flags(ctx: Context) -> str:
+    if ctx.since(5, 6) or (ctx.version is not None and ctx.version.is_el8):
+        return "domain,managed_irq"
+    return "domain" if ctx.since(4, 15) else ""
+
+
+def boot_line(parameters: Mapping[str, str]) -> str:
+    """The parameters as one line, in a fixed order."""
+    return " ".join(f"{name}={parameters[name]}" for name in ORDER if name in parameters)
+
+
+def in_force(ctx: Context) -> bool:
+    """Whether everything that the line asks for is there: domain and nohz_full by effect, managed_irq by the model."""
+    config = ctx.observation.after.config
+    default = config.affinity if isinstance(config.affinity, ProbeError) else config.affinity.default
+    try:
+        managed = requested(ctx).managed_irq or frozenset()
+    except ProbeError:
+        return False
+    sets = (config.isolation.boot, config.isolation.nohz_full, managed)
+    if any(isinstance(known, ProbeError) or not ctx.targets.audited <= known for known in sets):
+        return False
+    return not isinstance(default, ProbeError) and not default & ctx.targets.audited
+
+
+def boot_fix(ctx: Context, text: str = "isolate these CPUs at boot") -> Fix:
+    """The boot line as a fix; where it is in force already, only the words."""
+    if in_force(ctx):
+        return Fix(kind=FixKind.RUNTIME, text=text)
+    parameters = boot_parameters(ctx)
+    return Fix(
+        kind=FixKind.BOOT,
+        text=f"{text}: {boot_line(parameters)}",
+        boot=parameters,
+        undo="remove the parameters and reboot",
+        reboot=True,
+    )

@@ -1,0 +1,58 @@
+"""Findings of one origin put together, ranked by their part of the disturbance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from auditor.model import Axis, Cause, Finding, Outcome
+
+BAD = (Outcome.FAIL, Outcome.WARN)
+
+
+def rank(findings: Iterable[Finding]) -> tuple[Cause, ...]:
+    """Causes of what failed or warned on the isolation axis, most disturbance first, then those that are only open doors.
+
+    ``share`` is the part of all time that these findings take from the CPUs, nominal (auditor/policy.py WEIGHT_US) or
+    measured; None where nothing was measured. ``per_second`` counts events.
+    """
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.origin and finding.outcome in BAD and finding.axis is Axis.ISOLATION:
+            groups.setdefault(finding.origin, []).append(finding)
+    total = sum(finding.cost_us_per_s for members in groups.values() for finding in members)
+    causes = [(_severity(members), _cause(members, total)) for members in groups.values()]
+    return tuple(cause for _, cause in sorted(causes, key=lambda item: (-(item[1].share or 0), item[0], item[1].title)))
+
+
+def _severity(members: Sequence[Finding]) -> int:
+    return min(BAD.index(finding.outcome) for finding in members)
+
+
+def _cause(members: list[Finding], total: float) -> Cause:
+    taken = sum(finding.cost_us_per_s for finding in members)
+    worst = sorted(members, key=lambda finding: (BAD.index(finding.outcome), -finding.cost_us_per_s))
+    per_second = sum(finding.per_second for finding in members)
+    return Cause(
+        title=_title(worst),
+        rules=tuple(dict.fromkeys(finding.rule for finding in worst)),
+        cpus=tuple(sorted({cpu for finding in members for cpu in finding.cpus})),
+        share=taken / total if total and taken else None,
+        per_second=per_second or None,
+        fix=next((finding.fix for finding in worst if finding.fix), None),
+    )
+
+
+def _title(members: Sequence[Finding]) -> str:
+    """The titles without repetition: "foreign user thread: containerd, kubelet; foreign switches"."""
+    subjects: dict[str, list[str]] = {}
+    for finding in members:
+        head, _, tail = finding.title.partition(": ")
+        names = subjects.setdefault(head, [])
+        if tail and tail not in names:
+            names.append(tail)
+    parts = [f"{head}: {_listed(names)}" if names else head for head, names in subjects.items()]
+    return "; ".join(parts)
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,236 @@
+"""The command line: parse, call, render, exit. The only place that maps errors to exit codes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
+
+import typer
+
+from auditor.errors import AuditError, UsageError
+from auditor.model import Audit, ExitCode
+
+if TYPE_CHECKING:
+    from auditor.session import Measured, Options
+    from probes.record import Recorder
+
+app = typer.Typer(
+    name="cpu-audit",
+    help="Does pinning really isolate these CPUs, and if not, who is on them and what exactly to change?",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|)")
+UNIT_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+MAX_WINDOW_S = 86400.0
+
+
+class Work(str, Enum):
+    """Workloads that a run may start on the audited CPUs."""
+
+    SPIN = "spin"
+    CYCLICTEST = "cyclictest"
+
+
+class Format(str, Enum):
+    """Formats of the report on stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class FailOn(str, Enum):
+    """From what on the exit code is 3."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+Cpus = Annotated[
+    Optional[str], typer.Option(help="CPUs to audit, as in 1,5 or 2-7. Default: those the kernel isolates.")
+]
+Window = Annotated[str, typer.Option(help="How long to measure: 30s, 5m (at least 1s).")]
+Workload = Annotated[
+    Optional[str],
+    typer.Option(
+        help="Whom the CPUs belong to: PID, command name, unit or cgroup path. Default: the threads allowed only there."
+    ),
+]
+Root = Annotated[str, typer.Option(help="Where the host's root is mounted (/host in a pod).")]
+Load = Annotated[bool, typer.Option("--load", help="Load the housekeeping CPUs with stress-ng, block I/O included.")]
+WorkOption = Annotated[Optional[Work], typer.Option(help="Start a workload on the audited CPUs.")]
+Force = Annotated[bool, typer.Option("--force", help="Let --work run on CPUs that someone owns.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Does pinning really isolate these CPUs, and if not, who is on them and what exactly to change?"""
+    if version:
+        from auditor import __version__
+
+        typer.echo(f"cpu-audit {__version__}")
+        raise typer.Exit(ExitCode.OK)
+
+
+@app.command()
+def run(
+    cpus: Cpus = None,
+    window: Window = "30s",
+    workload: Workload = None,
+    from_: Annotated[Optional[str], typer.Option("--from", help="Judge a recording instead of this machine.")] = None,
+    root: Root = "/",
+    load: Load = False,
+    work: WorkOption = None,
+    force: Force = False,
+    output: Annotated[
+        Optional[list[str]],
+        typer.Option("--output", "-o", help="Write the report to a file; its suffix gives the format. Repeatable."),
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="Format on stdout.")] = Format.TEXT,
+    fail_on: Annotated[FailOn, typer.Option(help="Exit 3 from what on.")] = FailOn.FAIL,
+) -> None:
+    """Audit CPUs: measure for a window, judge, name the causes and their fixes."""
+    from auditor.output import check_writable
+    from auditor.policy import Policy
+    from auditor.session import Options, judge
+    from auditor.verdict import exit_code
+    from reports import format_of_suffix
+
+    outputs = output or []
+    for path in outputs:
+        format_of_suffix(suffix(path))
+        check_writable(path)
+    options = Options(
+        cpus=cpus,
+        window_s=parse_window(window),
+        workload=workload,
+        root=root,
+        load=load,
+        work=work.value if work else None,
+        force=force,
+    )
+    audit = judge(_replayed(from_, options) if from_ else _measured(options), Policy())
+    _report(audit, outputs, format_)
+    code = exit_code(audit.verdict.status, audit.readiness.status, fail_on_warn=fail_on is FailOn.WARN)
+    raise typer.Exit(ExitCode.INTERRUPTED if audit.interrupted and not from_ else code)
+
+
+@app.command()
+def record(
+    output: Annotated[str, typer.Option("--output", "-o", help="Where to: a directory, or a file ending in .tar.gz.")],
+    cpus: Cpus = None,
+    window: Window = "30s",
+    workload: Workload = None,
+    root: Root = "/",
+    load: Load = False,
+    work: WorkOption = None,
+    force: Force = False,
+) -> None:
+    """Capture now, judge later: `run --from` gives the same verdict on any machine."""
+    from auditor.output import tar_gz, write_file, write_tree
+    from auditor.recordings import recording_entries
+    from auditor.session import Options
+    from probes.host import TreeHost
+    from probes.record import Recorder
+
+    name = check_recording(output)
+    options = Options(
+        cpus=cpus,
+        window_s=parse_window(window),
+        workload=workload,
+        root=root,
+        load=load,
+        work=work.value if work else None,
+        force=force,
+    )
+    recorder = Recorder(TreeHost(root))
+    measured = _measured(options, recorder)
+    files = recording_entries(measured, recorder)
+    if name is None:
+        write_tree(output, files)
+    else:
+        write_file(output, tar_gz(name, files))
+    log(f"recorded: cpu-audit run --from {output}")
+    raise typer.Exit(ExitCode.INTERRUPTED if measured.run.interrupted else ExitCode.OK)
+
+
+def _measured(options: Options, recorder: Recorder | None = None) -> Measured:
+    from auditor.session import measure
+    from auditor.stop import Stop
+
+    with Stop() as stop:
+        return measure(options, stop, log, recorder)
+
+
+def _replayed(path: str, options: Options) -> Measured:
+    from auditor.recordings import replay
+
+    if options.load or options.work:
+        raise UsageError("--from judges a recording: --load and --work are for a live host")
+    return replay(path, options.cpus, options.workload, options.window_s)
+
+
+def _report(audit: Audit, outputs: list[str], format_: Format) -> None:
+    from auditor.output import write_file
+    from reports import format_of_suffix, render
+
+    for path in outputs:
+        write_file(path, render(audit, format_of_suffix(suffix(path))).encode())
+    sys.stdout.write(render(audit, format_.value, color=format_ is Format.TEXT and sys.stdout.isatty()))
+    sys.stdout.flush()
+
+
+def suffix(path: str) -> str:
+    """What gives a result file its format."""
+    return "." + path.rpartition("/")[2].rpartition(".")[2] if "." in path.rpartition("/")[2] else ""
+
+
+def check_recording(path: str) -> str | None:
+    """The directory inside a .tar.gz, None for a plain directory. Raises UsageError where it can't be written."""
+    import os
+
+    from auditor.output import check_writable
+
+    base = os.path.basename(os.path.abspath(path))
+    for ending in (".tar.gz", ".tgz"):
+        if base.endswith(ending):
+            check_writable(path)
+            return base.removesuffix(ending) or "recording"
+    if os.path.exists(path):
+        raise UsageError(f"-o {path}: exists already; name a new directory, or a file ending in .tar.gz")
+    check_writable(os.path.abspath(path))
+    return None
+
+
+def parse_window(text: str) -> float:
+    """Seconds of a duration as in 30s, 500ms, 5m. Raises UsageError below one second or above a day."""
+    match = DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * UNIT_S[match[2]] if match else 0.0
+    if not match or not 1 <= seconds <= MAX_WINDOW_S:
+        raise UsageError(f"--window {text!r}: give a duration from 1s to 24h, as in 30s or 5m")
+    return seconds
+
+
+def log(text: str) -> None:
+    """Progress, on stderr."""
+    sys.stderr.write(f"cpu-audit: {text}\n")
+
+
+def main() -> NoReturn:
+    """Runs a command. Any error that a user can cause ends as one line on stderr and its exit code."""
+    try:
+        app()
+    except AuditError as error:
+        log(str(error))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(ExitCode.OK)
+    sys.exit(ExitCode.OK)

@@ -1,0 +1,156 @@
+"""Everything that rules may look at, prepared once: values only, never a host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from auditor.model import Regime
+from auditor.own import OwnRule
+from auditor.policy import Policy
+from auditor.switches import Balance, Runner, balances, runners
+from auditor.targets import Targets
+from auditor.window import Observation
+from probes.delta import BusyDelta, Delta, RowDelta, diff
+from probes.host import ProbeError
+from probes.interrupts import InterruptKind
+from probes.kernel_version import KernelVersion, parse_kernel_version
+from probes.snapshot import Census
+from probes.threads import ThreadKey
+
+IDLE_BUSY = 0.01
+SPINNER_BUSY = 0.90
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
+    """One observation with its targets, policy, and what follows from them."""
+
+    observation: Observation
+    targets: Targets
+    policy: Policy
+    own_rule: OwnRule
+    own: frozenset[ThreadKey]
+    delta: Delta
+    runners: tuple[Runner, ...]
+    balances: tuple[Balance, ...] | ProbeError
+    version: KernelVersion | None
+    """None where the release can't be read or parsed."""
+
+    @property
+    def audited(self) -> list[int]:
+        """Audited CPUs, ascending."""
+        return sorted(self.targets.audited)
+
+    @property
+    def window_s(self) -> float:
+        """Seconds between the two reads of the counters."""
+        return self.delta.window_s
+
+    @property
+    def census(self) -> Census | ProbeError:
+        """Who exists, at the end of the window."""
+        return self.observation.after.census
+
+    def since(self, major: int, minor: int) -> bool:
+        """Whether the kernel is known to be at least this release."""
+        return self.version is not None and self.version.at_least(major, minor)
+
+    def busy(self, cpu: int) -> BusyDelta | None:
+        """How the CPU spent the window, None where /proc/stat does not tell."""
+        return None if isinstance(self.delta.busy, ProbeError) else self.delta.busy.get(cpu)
+
+    def regime(self, cpu: int) -> Regime:
+        """Idle below 1 % busy, spinner from 90 %."""
+        busy = self.busy(cpu)
+        if busy is None:
+            return Regime.UNKNOWN
+        if busy.busy < IDLE_BUSY:
+            return Regime.IDLE
+        return Regime.SPINNER if busy.busy >= SPINNER_BUSY else Regime.SLEEPER
+
+    def rows(self, *kinds: InterruptKind) -> list[RowDelta]:
+        """Interrupt rows of these kinds; raises ProbeError where /proc/interrupts gave nothing."""
+        if isinstance(self.delta.interrupts, ProbeError):
+            raise self.delta.interrupts
+        return [row for row in self.delta.interrupts if row.kind in kinds]
+
+    def softirq(self, name: str, cpu: int) -> int | None:
+        """Growth of one softirq; None where the row or the CPU is missing. Raises ProbeError without /proc/softirqs."""
+        if isinstance(self.delta.softirqs, ProbeError):
+            raise self.delta.softirqs
+        return self.delta.softirqs.get(name, {}).get(cpu)
+
+    def control_rate(self, count: Callable[[int], int | None]) -> float | None:
+        """The highest rate among control CPUs, None where there is none to compare with."""
+        counts = [value for cpu in sorted(self.targets.control) if (value := count(cpu)) is not None]
+        return max(counts) / self.window_s if counts else None
+
+    def wakeups(self, cpu: int) -> tuple[int, int]:
+        """At least and at most how many wake-ups of own threads fell on this CPU in the window.
+
+        A thread that may run on several audited CPUs counts for none of them at least, for each at most.
+        """
+        least = most = 0
+        for runner in self.runners:
+            cpus = runner.allowed & self.targets.audited
+            if runner.key in self.own and cpu in cpus:
+                voluntary = self._voluntary(runner.key)
+                grown = runner.growth.least if runner.growth.most is None else runner.growth.most
+                most += min(grown, voluntary)
+                least += min(runner.growth.least, voluntary) if runner.allowed == {cpu} else 0
+        return least, most
+
+    def _voluntary(self, key: ThreadKey) -> int:
+        ends = (self.observation.before.census, self.observation.after.census)
+        before, after = (
+            census.statuses[key].voluntary_switches if isinstance(census, Census) and key in census.statuses else None
+            for census in ends
+        )
+        return 0 if after is None else max(0, after - (before or 0))
+
+
+def total(rows: Iterable[RowDelta], cpu: int) -> int | None:
+    """Sum of rows on one CPU; None where one of them can't be known."""
+    counts = [row.counts.get(cpu) for row in rows]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def prepare(
+    observation: Observation, targets: Targets, policy: Policy, own_rule: OwnRule, *, ticks_per_s: int = 100
+) -> Context:
+    """Draws from an observation what several rules need."""
+    delta = diff(observation.before.counters, observation.after.counters, targets.counted, ticks_per_s=ticks_per_s)
+    own = observation.own_before | observation.own_after
+    everyone = runners(observation)
+    return Context(
+        observation=observation,
+        targets=targets,
+        policy=policy,
+        own_rule=own_rule,
+        own=own,
+        delta=delta,
+        runners=everyone,
+        balances=_balances(observation, delta, targets, everyone, own),
+        version=_version(observation.facts.kernel.release),
+    )
+
+
+def _version(release: str) -> KernelVersion | None:
+    try:
+        return parse_kernel_version(release)
+    except ProbeError:
+        return None
+
+
+def _balances(
+    observation: Observation,
+    delta: Delta,
+    targets: Targets,
+    everyone: tuple[Runner, ...],
+    own: frozenset[ThreadKey],
+) -> tuple[Balance, ...] | ProbeError:
+    census = observation.after.census
+    if own and isinstance(census, Census) and not census.schedstat:
+        return ProbeError("proc/*/task/*/schedstat", "the kernel keeps no switches per thread (CONFIG_SCHED_INFO)")
+    return balances(delta.sched, targets.audited, everyone, own)

@@ -1,0 +1,80 @@
+"""Result files: complete or absent. Written beside the target, synced, then renamed over it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable
+
+from auditor.errors import AuditError, UsageError
+
+
+class OutputError(AuditError):
+    """The disk is full or went away while a result was written: exit code 1."""
+
+
+def check_writable(path: str) -> None:
+    """Refuses an output that can't be written before anything is measured. Raises UsageError."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise UsageError(f"-o {path}: is a directory; name a file in it")
+    if not os.path.isdir(folder):
+        raise UsageError(f"-o {path}: there is no directory {folder}")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"-o {path}: {folder} is not writable")
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Writes a whole file, or leaves what was there. Raises OutputError."""
+    target = os.path.abspath(path)
+    try:
+        handle, beside = tempfile.mkstemp(prefix=".cpu-audit-", dir=os.path.dirname(target))
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from None
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(beside, 0o666 & ~_umask())
+        os.replace(beside, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise OutputError(f"{path}: {error.strerror}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def tar_gz(name: str, entries: Iterable[tuple[str, bytes]]) -> bytes:
+    """A .tar.gz with these files below one directory."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, data in entries:
+            member = tarfile.TarInfo(f"{name}/{path}")
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def write_tree(path: str, entries: Iterable[tuple[str, bytes]]) -> None:
+    """A directory with these files, made beside and renamed; the target must not exist. Raises OutputError."""
+    target = os.path.abspath(path)
+    try:
+        beside = tempfile.mkdtemp(prefix=".cpu-audit-", dir=os.path.dirname(target))
+        for name, data in entries:
+            full = os.path.join(beside, name)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "wb") as file:
+                file.write(data)
+        os.chmod(beside, 0o777 & ~_umask())
+        os.rename(beside, target)
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,87 @@
+"""Whose CPUs these are: the threads of the own workload, which are not noise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from auditor.errors import UsageError
+from probes.snapshot import Census
+from probes.threads import ThreadKey
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnRule:
+    """How own threads are recognised: by ``workload`` (pid, comm, unit or cgroup), by processes we started, else by affinity."""
+
+    audited: frozenset[int]
+    workload: str | None = None
+    work_pids: frozenset[int] = frozenset()
+    work_timer_hz: float | None = None
+    """Timer wake-ups per second and thread, where the workload is ours and we know them."""
+
+    @property
+    def source(self) -> str:
+        """What the document says of where the ownership comes from."""
+        if self.workload is not None:
+            return "workload"
+        return "work" if self.work_pids else "affinity"
+
+    def threads(self, census: Census) -> frozenset[ThreadKey]:
+        """Own threads among those of a census. Kernel threads are nobody's."""
+        pids = self._pids(census)
+        if pids is not None:
+            return frozenset(key for key in census.statuses if key.pid in pids and not census.statuses[key].kernel)
+        return frozenset(
+            key
+            for key, status in census.statuses.items()
+            if not status.kernel and status.allowed and status.allowed <= self.audited
+        )
+
+    def _pids(self, census: Census) -> frozenset[int] | None:
+        """Own processes, None where affinity decides."""
+        if self.workload is None:
+            return self.work_pids or None
+        return _workload_pids(self.workload, census) | self.work_pids
+
+    def check(self, census: Census) -> None:
+        """Raises UsageError where --workload names nothing that runs here."""
+        if self.workload is not None and not _workload_pids(self.workload, census):
+            raise UsageError(
+                f"--workload {self.workload!r}: no such process, unit or cgroup is visible; "
+                "give a PID, a command name, a unit (name.service) or a cgroup path (/…)"
+            )
+
+
+def _workload_pids(workload: str, census: Census) -> frozenset[int]:
+    if workload.isdecimal():
+        return _descendants(int(workload), census)
+    if workload.startswith("/"):
+        below = workload.rstrip("/") + "/"
+        return frozenset(pid for pid, path in census.cgroups.items() if (path.rstrip("/") + "/").startswith(below))
+    if workload.endswith((".service", ".scope", ".slice")):
+        return frozenset(pid for pid, path in census.cgroups.items() if workload in path.split("/"))
+    return frozenset(
+        key.pid for key, status in census.statuses.items() if status.name == workload and not status.kernel
+    )
+
+
+def _descendants(root: int, census: Census) -> frozenset[int]:
+    children: dict[int, set[int]] = {}
+    for key, status in census.statuses.items():
+        children.setdefault(status.parent_pid, set()).add(key.pid)
+    found: set[int] = set()
+    queue = [root] if any(key.pid == root for key in census.statuses) else []
+    for pid in queue:
+        found.add(pid)
+        queue += sorted(children.get(pid, set()) - found)
+    return frozenset(found)
+
+
+def describe(rule: OwnRule, census: Census, threads: Collection[ThreadKey]) -> str:
+    """Who it is, for the report: names with their process ids, at most four."""
+    leaders = sorted({(census.statuses[key].name, key.pid) for key in threads if key in census.statuses})
+    names = [f"{name} ({pid})" for name, pid in leaders[:4]]
+    more = f" and {len(leaders) - 4} more" if len(leaders) > 4 else ""
+    how = {"workload": "", "work": "started by this run: ", "affinity": "allowed only on these CPUs: "}[rule.source]
+    return how + ", ".join(names) + more if names else "no thread"

@@ -1,0 +1,105 @@
+"""Between a run and its recording: what recording.json says, and a run made of it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from auditor import __version__
+from auditor.audit import RunFacts
+from auditor.errors import UsageError
+from auditor.overhead import NOT_MEASURED
+from auditor.own import OwnRule
+from auditor.replay import ReplayTimeline
+from auditor.session import Measured
+from auditor.targets import choose
+from auditor.window import observe
+from probes.cpulist import format_cpulist
+from probes.delta import diff
+from probes.host import ProbeError
+from probes.isolation import read_isolation
+from probes.record import SCHEMA, Recorder, Recording, RecordingError, describe_files, entries, load_recording
+from probes.snapshot import read_facts
+from probes.topology import read_topology
+
+
+def recording_entries(measured: Measured, recorder: Recorder) -> Iterator[tuple[str, bytes]]:
+    """Every file of a recording, ``recording.json`` first."""
+    yield "recording.json", json.dumps(_meta(measured, recorder), indent=1).encode() + b"\n"
+    yield from entries(recorder.trees)
+
+
+def _meta(measured: Measured, recorder: Recorder) -> dict[str, object]:
+    observation, own, run = measured.observation, measured.own, measured.run
+    times = {"t0": observation.before.counters.taken_ns, "t1": observation.after.counters.taken_ns}
+    times |= {f"samples/{number:04d}": sample.taken_ns for number, sample in enumerate(observation.samples, 1)}
+    return {
+        "schema": SCHEMA,
+        "tool": f"cpu-audit {__version__}",
+        "cpus": format_cpulist(measured.targets.audited),
+        "chosen_by": measured.targets.chosen_by,
+        "started": run.started,
+        "requested_ms": run.requested_ms,
+        "interrupted": run.interrupted,
+        "times_ns": dict(sorted(times.items())),
+        "kernel": observation.facts.kernel.release,
+        "arch": observation.facts.kernel.arch,
+        "clock_ticks_per_s": 100,
+        "workload": own.workload,
+        "work_pids": sorted(own.work_pids),
+        "work_timer_hz": own.work_timer_hz,
+        "load": run.load,
+        "work": run.work,
+        "files": describe_files(recorder.trees),
+        "links": {},
+    }
+
+
+def replay(path: str, cpus: str | None, workload: str | None, window_s: float | None) -> Measured:
+    """A run from a recording. Raises UsageError for one that can't be used."""
+    try:
+        recording = load_recording(path)
+    except RecordingError as error:
+        raise UsageError(f"--from {error}") from None
+    timeline = ReplayTimeline(recording=recording, window_s=window_s)
+    host = timeline.host("t0")
+    try:
+        targets = choose(read_topology(host), read_isolation(host), cpus or recording.text("cpus") or None)
+        facts = read_facts(host, arch=recording.text("arch"))
+    except ProbeError as error:
+        raise UsageError(f"--from {path}: {error}: the CPUs of this host can't be told") from None
+    if cpus is None and recording.text("chosen_by"):
+        targets = replace(targets, chosen_by=recording.text("chosen_by"))
+    own = _own(recording, targets.audited, workload)
+    observation = observe(timeline, facts, targets, own)
+    window_ns = observation.after.counters.taken_ns - observation.before.counters.taken_ns
+    if window_ns <= 0:
+        raise UsageError(f"--from {path}: t1 is not after t0")
+    if diff(observation.before.counters, observation.after.counters, targets.audited).another_boot:
+        raise UsageError(f"--from {path}: counters fell between t0 and t1: they are not of one boot")
+    return Measured(observation=observation, targets=targets, own=own, run=_run(recording, window_ns, own))
+
+
+def _own(recording: Recording, audited: frozenset[int], workload: str | None) -> OwnRule:
+    pids = recording.meta.get("work_pids")
+    timer = recording.meta.get("work_timer_hz")
+    return OwnRule(
+        audited=audited,
+        workload=workload or recording.text("workload") or None,
+        work_pids=frozenset(pid for pid in pids if isinstance(pid, int)) if isinstance(pids, list) else frozenset(),
+        work_timer_hz=float(timer) if isinstance(timer, (int, float)) else None,
+    )
+
+
+def _run(recording: Recording, window_ns: int, own: OwnRule) -> RunFacts:
+    asked = recording.meta.get("requested_ms")
+    return RunFacts(
+        started=recording.text("started"),
+        requested_ms=asked if isinstance(asked, int) else window_ns // 1_000_000,
+        load=recording.text("load") or None,
+        work=recording.text("work") or None,
+        overhead=NOT_MEASURED,
+        interrupted=recording.meta.get("interrupted") is True,
+        workload=own.workload,
+    )

@@ -1,0 +1,36 @@
+"""Every rule, in the order of the report."""
+
+from __future__ import annotations
+
+from auditor.rules.base import Rule
+from auditor.rules.config import CFG_RULES
+from auditor.rules.doors import CFG_DOMAIN, IRQ_AFFINITY
+from auditor.rules.fair_server import FAIRSRV
+from auditor.rules.ipi import IPI_RULES
+from auditor.rules.irq import CFG_IRQAFF, CFG_MIRQ, IRQ_DEVICE, IRQ_MANAGED
+from auditor.rules.platform import CST_DEEP, STEAL
+from auditor.rules.softirq import SIRQ_RULES
+from auditor.rules.threads import THR_FOREIGN, THR_OWNERS, THR_RULES
+from auditor.rules.tick import TICK_LOC
+
+RULES: tuple[Rule, ...] = (
+    CFG_DOMAIN,
+    IRQ_AFFINITY,
+    THR_FOREIGN,
+    *THR_RULES,
+    IRQ_DEVICE,
+    IRQ_MANAGED,
+    *SIRQ_RULES,
+    *IPI_RULES,
+    TICK_LOC,
+    FAIRSRV,
+    STEAL,
+    CST_DEEP,
+    *CFG_RULES,
+    CFG_IRQAFF,
+    CFG_MIRQ,
+    THR_OWNERS,
+)
+"""An explicit tuple: nothing registers itself by being imported."""
+
+BY_ID = {rule.id: rule for rule in RULES}

@@ -1,0 +1,201 @@
+"""What was asked for, and what is in force: the command line, nohz_full, RCU offloading, the choice of CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from auditor.bootline import boot_fix
+from auditor.context import Context
+from auditor.model import Evidence, Finding, Kind, Outcome, Setting
+from auditor.requested import BOOT_CPU, requested
+from auditor.rules.base import Rule
+from probes.cpulist import format_cpulist
+from probes.host import ProbeError, SourceState
+from probes.isolation_params import Requested
+from probes.snapshot import Census
+
+NOHZ_PATH = "/sys/devices/system/cpu/nohz_full"
+
+
+def check_cmdline(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """CFG.CMDLINE."""
+    asked = requested(ctx)
+    found = list(_problems(ctx, rule, asked)) or list(_unexplained(ctx, rule, asked))
+    if asked.asked_domain and not asked.asked_domain & ctx.targets.audited:
+        text = f"the command line isolates CPUs {format_cpulist(asked.asked_domain)}, none of the audited ones"
+        found.append(rule.finding(Outcome.WARN, ctx.audited, detail=text, fix=boot_fix(ctx)))
+    if not found:
+        detail = (
+            "what the command line asks for is in force"
+            if asked.asked_domain
+            else "the command line asks for no isolation"
+        )
+        found.append(rule.finding(Outcome.PASS, ctx.audited, detail=detail))
+    yield from found
+
+
+def _problems(ctx: Context, rule: Rule, asked: Requested) -> Iterator[Finding]:
+    for problem in asked.problems:
+        cpus = (problem.cpus & ctx.targets.audited) if problem.cpus else ctx.targets.audited
+        failed = problem.lost and bool(cpus)
+        yield rule.finding(
+            Outcome.FAIL if failed else Outcome.WARN,
+            cpus or ctx.targets.audited,
+            title=f"{rule.title}: {problem.parameter}",
+            detail=problem.text,
+            evidence=[Evidence(path="/proc/cmdline", field=problem.parameter, value=problem.value)],
+            fix=boot_fix(ctx, "replace the parameters by") if failed else None,
+        )
+
+
+def _unexplained(ctx: Context, rule: Rule, asked: Requested) -> Iterator[Finding]:
+    """Effects outrank the model: what sysfs lacks is not in force, whatever the line should have done."""
+    isolation = ctx.observation.after.config.isolation
+    pairs = (
+        ("isolcpus", asked.asked_domain, isolation.boot, "/sys/devices/system/cpu/isolated"),
+        ("nohz_full", asked.asked_nohz_full, isolation.nohz_full, NOHZ_PATH),
+    )
+    for name, wanted, effective, path in pairs:
+        if wanted is None or isinstance(effective, ProbeError):
+            continue
+        if lacking := (wanted & ctx.targets.audited) - effective:
+            text = f"{name} asks for CPUs {format_cpulist(wanted)}, in force are {format_cpulist(effective) or 'none'}"
+            evidence = Evidence(path=path, field="list", value=format_cpulist(effective))
+            yield rule.finding(Outcome.FAIL, lacking, detail=text, evidence=[evidence], fix=boot_fix(ctx))
+
+
+def check_nohz(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """CFG.NOHZ."""
+    nohz = ctx.observation.after.config.isolation.nohz_full
+    wanted = _asked_nohz(ctx)
+    if isinstance(nohz, ProbeError) and nohz.state is not SourceState.MISSING:
+        raise nohz
+    for cpu in ctx.audited:
+        inside = not isinstance(nohz, ProbeError) and cpu in nohz
+        text = (
+            "the kernel has no CONFIG_NO_HZ_FULL"
+            if isinstance(nohz, ProbeError)
+            else f"in force for {format_cpulist(nohz) or 'no CPU'}"
+        )
+        bad = Outcome.FAIL if cpu in wanted else Outcome.WARN
+        yield rule.finding(
+            Outcome.PASS if inside else bad,
+            [cpu],
+            detail=text + ("" if inside else "; the tick interrupts a spinning workload here"),
+            evidence=[Evidence(path=NOHZ_PATH, field="list", value=text)],
+            fix=None
+            if inside or isinstance(nohz, ProbeError)
+            else boot_fix(ctx, "stop the tick while one thread runs"),
+        )
+
+
+def _asked_nohz(ctx: Context) -> frozenset[int]:
+    try:
+        return requested(ctx).asked_nohz_full or frozenset()
+    except ProbeError:
+        return frozenset()
+
+
+def check_rcu(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """CFG.RCU."""
+    nohz = ctx.observation.after.config.isolation.nohz_full
+    offloaded = _offload_threads(ctx)
+    for cpu in ctx.audited:
+        if not isinstance(nohz, ProbeError) and cpu in nohz:
+            yield rule.finding(Outcome.PASS, [cpu], detail="nohz_full offloads the callbacks of this CPU")
+        elif offloaded is None:
+            yield rule.finding(Outcome.UNKNOWN, [cpu], detail="no kernel thread is visible from here")
+        elif cpu in offloaded:
+            yield rule.finding(Outcome.PASS, [cpu], detail="its rcuo thread is active")
+        else:
+            fix = boot_fix(ctx, "offload RCU callbacks")
+            yield rule.finding(Outcome.WARN, [cpu], detail="RCU callbacks run on this CPU", fix=fix)
+
+
+def _offload_threads(ctx: Context) -> frozenset[int] | None:
+    """CPUs with an rcuop/N or rcuos/N thread that is not parked: on 6.x parked ones exist for CPUs not offloaded."""
+    census = ctx.census
+    if not isinstance(census, Census) or not census.complete:
+        return None
+    names = [status.name for status in census.statuses.values() if status.kernel and status.state != "P"]
+    numbers = [name.partition("/")[2] for name in names if name.startswith(("rcuop/", "rcuos/", "rcuob/"))]
+    return frozenset(int(number) for number in numbers if number.isdecimal())
+
+
+def check_cpus(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """CFG.CPUS."""
+    online = ctx.observation.after.config.online
+    if isinstance(online, ProbeError):
+        raise online
+    for cpu in ctx.audited:
+        if cpu not in online:
+            yield rule.finding(Outcome.FAIL, [cpu], detail="went offline within the window: its counters are lost")
+        elif cpu == BOOT_CPU:
+            text = "the boot CPU keeps the time: it can't be nohz_full, and irqaffinity always includes it"
+            yield rule.finding(Outcome.WARN, [cpu], detail=text)
+        else:
+            yield rule.finding(Outcome.PASS, [cpu], detail="online, not the boot CPU")
+
+
+def settings(ctx: Context) -> tuple[Setting, ...]:
+    """What was asked for against what is in force, for the report."""
+    config = ctx.observation.after.config
+    default = config.affinity if isinstance(config.affinity, ProbeError) else config.affinity.default
+    try:
+        asked = requested(ctx)
+    except ProbeError as error:
+        return (
+            Setting(name="command line", requested=f"unknown ({error.reason})", effective="", path=f"/{error.path}"),
+        )
+    rows: tuple[tuple[str, frozenset[int] | None, frozenset[int] | ProbeError | None, str], ...] = (
+        ("isolcpus (domain)", asked.asked_domain, config.isolation.boot, "/sys/devices/system/cpu/isolated"),
+        ("isolcpus (managed_irq)", asked.asked_managed_irq, None, "/proc/cmdline"),
+        ("nohz_full", asked.asked_nohz_full, config.isolation.nohz_full, NOHZ_PATH),
+        ("rcu_nocbs", asked.asked_rcu_nocbs, _offload_threads(ctx), "/proc/*/status (rcuop/N)"),
+        ("irqaffinity", asked.asked_irqaffinity, default, "/proc/irq/default_smp_affinity"),
+    )
+    return tuple(
+        Setting(
+            name=name,
+            requested="-" if wanted is None else format_cpulist(wanted) or "none",
+            effective=_effective(effective),
+            path=path,
+        )
+        for name, wanted, effective, path in rows
+    )
+
+
+def _effective(value: frozenset[int] | ProbeError | None) -> str:
+    if value is None:
+        return "not visible"
+    return f"unknown ({value.reason})" if isinstance(value, ProbeError) else format_cpulist(value) or "none"
+
+
+def _rule(name: str, title: str, why: str) -> Rule:
+    check = {"CPUS": check_cpus, "CMDLINE": check_cmdline, "NOHZ": check_nohz, "RCU": check_rcu}[name]
+    return Rule(id=f"CFG.{name}", title=title, kind=Kind.RISK, why=why, check=check)
+
+
+CFG_RULES = (
+    _rule(
+        "CPUS",
+        "choice of CPUs",
+        "An audited CPU must stay online; the boot CPU can't be isolated fully on x86 and arm64.",
+    ),
+    _rule(
+        "CMDLINE",
+        "kernel command line",
+        """A parameter that is asked for and not in force fails here with the reason; the verdict follows the effect. The kernel drops
+parameters silently: misspelt names, blanks in a list, one CPU number beyond the machine, unknown flags, repeats that differ.""",
+    ),
+    _rule(
+        "NOHZ",
+        "nohz_full",
+        "Where the CPU is not in nohz_full, the tick interrupts a spinning workload HZ times a second.",
+    ),
+    _rule(
+        "RCU",
+        "RCU callback offloading",
+        "nohz_full or rcu_nocbs moves RCU callbacks to threads that may run elsewhere.",
+    ),
+)

@@ -1,0 +1,198 @@
+"""The two doors: the scheduler domain, and where active device interrupts may fire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from auditor.bootline import boot_fix
+from auditor.context import Context
+from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.rules.base import Rule, always
+from probes.cpulist import format_cpulist
+from probes.host import ProbeError
+from probes.interrupts import InterruptKind
+from probes.irq_affinity import IrqAffinity, is_managed
+from probes.snapshot import Config, Counters
+
+
+def domain_state(ctx: Context, cpu: int) -> tuple[Outcome, str, list[Evidence]]:
+    """Whether the CPU is out of the load balancer's reach, by schedstat, then partitions, then sysfs; at both ends."""
+    for prove in (_by_schedstat, _by_isolation):
+        if found := prove(ctx, cpu):
+            return found
+    return Outcome.UNKNOWN, "neither /proc/schedstat nor sysfs tells of scheduler domains", []
+
+
+def _ends(ctx: Context) -> tuple[Counters, Counters]:
+    return ctx.observation.before.counters, ctx.observation.after.counters
+
+
+def _by_schedstat(ctx: Context, cpu: int) -> tuple[Outcome, str, list[Evidence]] | None:
+    spans: list[frozenset[int]] = []
+    for end in _ends(ctx):
+        if isinstance(end.schedstat, ProbeError) or cpu not in end.schedstat.cpus:
+            return None
+        spans += end.schedstat.cpus[cpu].domains
+    if not spans:
+        return Outcome.PASS, "in no scheduler domain", [_schedstat(cpu, "no domain line")]
+    widest = max(spans, key=len)
+    evidence = [_schedstat(cpu, f"domain over CPUs {format_cpulist(widest)}")]
+    if widest <= ctx.targets.audited:
+        return (
+            Outcome.PASS,
+            f"balanced only among the audited CPUs {format_cpulist(widest)} (cpuset root partition)",
+            evidence,
+        )
+    return (
+        Outcome.FAIL,
+        f"in a scheduler domain with CPUs {format_cpulist(widest)}: any thread may be placed here",
+        evidence,
+    )
+
+
+def _schedstat(cpu: int, value: str) -> Evidence:
+    return Evidence(path="/proc/schedstat", field=f"cpu{cpu}", value=value)
+
+
+def _by_isolation(ctx: Context, cpu: int) -> tuple[Outcome, str, list[Evidence]] | None:
+    """Only a proof of isolation: an empty sysfs list says nothing of partitions or of what a runtime did."""
+    ends = (ctx.observation.before.config, ctx.observation.after.config)
+    if all(cpu in end.isolation.partitioned() for end in ends):
+        evidence = Evidence(path="/sys/fs/cgroup", field="cpuset.cpus.partition", value="isolated")
+        return Outcome.PASS, "in an isolated cpuset partition", [evidence]
+    if all(_boot_isolated(end, cpu) for end in ends):
+        evidence = Evidence(path="/sys/devices/system/cpu/isolated", field="list", value=str(cpu))
+        return Outcome.PASS, "isolated at boot", [evidence]
+    return None
+
+
+def _boot_isolated(config: Config, cpu: int) -> bool:
+    boot = config.isolation.boot
+    return not isinstance(boot, ProbeError) and cpu in boot
+
+
+def check_domain(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """CFG.DOMAIN."""
+    for cpu in ctx.audited:
+        outcome, detail, evidence = domain_state(ctx, cpu)
+        fix = boot_fix(ctx, _partition_hint(ctx)) if outcome is Outcome.FAIL else None
+        yield rule.finding(outcome, [cpu], detail=detail, evidence=evidence, fix=fix, origin="door:domain")
+
+
+def _partition_hint(ctx: Context) -> str:
+    if ctx.since(6, 8):
+        return (
+            "take the CPUs out of the scheduler domains at boot (or, without a reboot, by an isolated cpuset partition)"
+        )
+    return "take the CPUs out of the scheduler domains at boot"
+
+
+def active_irqs(ctx: Context, config: Config) -> Iterable[tuple[int, str]]:
+    """Interrupts that a driver has requested: those with an action. Others may keep any mask, they can't fire."""
+    named: dict[int, str] = {}
+    for end in _ends(ctx):
+        if isinstance(end.interrupts, ProbeError):
+            raise end.interrupts
+        devices = [row for row in end.interrupts.rows if row.kind is InterruptKind.DEVICE]
+        named.update({row.irq: row.actions for row in devices if row.irq is not None and row.actions})
+    if isinstance(config.affinity, ProbeError):
+        raise config.affinity
+    return [(irq, named[irq]) for irq in sorted(config.affinity.irqs) if irq in named]
+
+
+def routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, IrqAffinity]]:
+    """Active interrupts programmed to fire on this CPU at either end, managed or not. Raises ProbeError."""
+    found: dict[int, tuple[int, str, IrqAffinity]] = {}
+    for config in (ctx.observation.before.config, ctx.observation.after.config):
+        for irq, actions in active_irqs(ctx, config):
+            assert not isinstance(config.affinity, ProbeError)  # active_irqs raised otherwise
+            affinity = config.affinity.irqs[irq]
+            if isinstance(affinity, ProbeError):
+                raise affinity
+            if cpu in fires_on(affinity) and bool(is_managed(affinity, actions, config.affinity.modes_tell)) is managed:
+                found[irq] = (irq, actions, affinity)
+    return [found[irq] for irq in sorted(found)]
+
+
+def fires_on(affinity: IrqAffinity) -> frozenset[int]:
+    """Where the chip was told to deliver; where the kernel does not say (s390), everything that was requested.
+
+    A managed interrupt whose CPUs are all offline is shut down yet shows an effective CPU: only what was requested counts.
+    """
+    if affinity.effective is None:
+        return affinity.requested
+    return affinity.effective & affinity.requested
+
+
+def irq_door(ctx: Context, cpu: int) -> Outcome:
+    """Pass where no active unmanaged interrupt may fire on this CPU."""
+    try:
+        return Outcome.FAIL if routed(ctx, cpu, managed=False) else Outcome.PASS
+    except ProbeError:
+        return Outcome.UNKNOWN
+
+
+def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """IRQ.AFFINITY."""
+    for cpu in ctx.audited:
+        here = routed(ctx, cpu, managed=False)
+        if not here:
+            yield rule.finding(
+                Outcome.PASS, [cpu], detail="no active device interrupt is routed here", origin="door:irq"
+            )
+            continue
+        names = ", ".join(f"{irq} ({actions})" for irq, actions, _ in here[:4]) + (" …" if len(here) > 4 else "")
+        yield rule.finding(
+            Outcome.FAIL,
+            [cpu],
+            observed=len(here),
+            limit=0,
+            unit="interrupts",
+            detail=f"routed here: {names}",
+            evidence=[affinity_evidence(affinity) for _, _, affinity in here],
+            fix=steer_fix(ctx, [affinity for _, _, affinity in here]),
+            origin="door:irq",
+        )
+
+
+def affinity_evidence(affinity: IrqAffinity) -> Evidence:
+    """Which file says where an interrupt goes."""
+    name = "smp_affinity_list" if affinity.effective is None else "effective_affinity_list"
+    return Evidence(path=f"/proc/irq/{affinity.irq}/{name}", field="list", value=format_cpulist(fires_on(affinity)))
+
+
+def steer_fix(ctx: Context, affinities: Iterable[IrqAffinity]) -> Fix:
+    """Moves interrupts to the housekeeping CPUs now; the boot line keeps later ones away."""
+    target = format_cpulist(ctx.targets.housekeeping)
+    chosen = sorted(affinities, key=lambda affinity: affinity.irq)
+    return Fix(
+        kind=FixKind.RUNTIME,
+        text=f"steer these interrupts to the housekeeping CPUs {target}; irqaffinity={target} at boot keeps new ones there",
+        commands=tuple(f"echo {target} | sudo tee /proc/irq/{item.irq}/smp_affinity_list" for item in chosen),
+        boot=boot_fix(ctx).boot,
+        undo="; ".join(
+            f"echo {format_cpulist(item.requested)} | sudo tee /proc/irq/{item.irq}/smp_affinity_list"
+            for item in chosen
+        ),
+    )
+
+
+CFG_DOMAIN = Rule(
+    id="CFG.DOMAIN",
+    title="scheduler domain",
+    kind=Kind.DOOR,
+    decisive=always,
+    why="""A CPU in a scheduler domain is balanced: any thread may be placed on it, and its own tick runs the balancer.
+Evidence in this order: domain lines of /proc/schedstat, an exact `isolated` cpuset partition, /sys/devices/system/cpu/isolated.
+A root partition whose domains stay within the audited CPUs is valid isolation.""",
+    check=check_domain,
+)
+IRQ_AFFINITY = Rule(
+    id="IRQ.AFFINITY",
+    title="where device interrupts may fire",
+    kind=Kind.DOOR,
+    decisive=always,
+    why="""The effective affinity of an interrupt with a handler says which CPU its next event lands on.
+Managed queues (their affinity is the kernel's) are listed by CFG.MIRQ: they fire here only for I/O submitted from here.""",
+    check=check_affinity,
+)

@@ -1,0 +1,188 @@
+"""Device interrupts that fired on the audited CPUs, and those that are armed to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from auditor.bootline import boot_fix
+from auditor.context import Context, total
+from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.rules.base import Rule, always, bound, judge, rate, settle, weight
+from auditor.rules.doors import irq_door, routed, steer_fix
+from probes.cpulist import format_cpulist
+from probes.delta import RowDelta
+from probes.host import ProbeError
+from probes.interrupts import InterruptKind
+from probes.irq_affinity import IrqAffinity, is_managed
+from probes.snapshot import Config
+
+QUEUE = re.compile(
+    r"(?:[-_.:@]?(?:TxRx|rx|tx|input|output|req(?:uest)?s?|config|queue|comp|q))?[-_.:@]?\d*$", re.IGNORECASE
+)
+
+
+def device_of(actions: str) -> str:
+    """The device behind a queue's name: nvme0q3 → nvme0, virtio1-req.2 → virtio1, eth0-TxRx-7 → eth0, iwlwifi:queue_1 → iwlwifi."""
+    name = actions.split(",")[0].split("@")[0].strip()
+    while (shorter := QUEUE.sub("", name, count=1)) != name and not re.fullmatch(r"[a-z]+", shorter, re.IGNORECASE):
+        name = shorter
+    return name if re.search(r"\d", name) or not (bare := QUEUE.sub("", name, count=1)) else bare
+
+
+def _split(ctx: Context, *, managed: bool) -> list[RowDelta]:
+    """Device rows that are managed, or that are not."""
+    return [row for row in ctx.rows(InterruptKind.DEVICE) if _is_managed(ctx, row) is managed]
+
+
+def _is_managed(ctx: Context, row: RowDelta) -> bool:
+    affinity = ctx.observation.after.config.affinity
+    if row.irq is None or isinstance(affinity, ProbeError):
+        return False
+    known = affinity.irqs.get(row.irq)
+    return isinstance(known, IrqAffinity) and bool(is_managed(known, row.actions, affinity.modes_tell))
+
+
+def check_device(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """IRQ.DEVICE."""
+    yield from _check(ctx, rule, _split(ctx, managed=False))
+
+
+def check_managed(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """IRQ.MANAGED."""
+    yield from _check(ctx, rule, _split(ctx, managed=True))
+
+
+def _check(ctx: Context, rule: Rule, rows: Sequence[RowDelta]) -> Iterator[Finding]:
+    limit = ctx.policy.limits[rule.id]
+    every = ctx.rows(InterruptKind.DEVICE)
+    control = ctx.control_rate(lambda cpu: total(every, cpu))
+    for cpu in ctx.audited:
+        counts = [(row, row.counts.get(cpu)) for row in rows]
+        known = [(row, count) for row, count in counts if count is not None]
+        events = sum(count for _, count in known)
+        outcome = judge(events, ctx.window_s, limit)
+        if len(known) < len(rows) and outcome is not Outcome.FAIL:
+            yield _unknown(rule, cpu, [row for row, count in counts if count is None])
+            continue
+        outcome = settle(outcome, events, control, limit, shut=irq_door(ctx, cpu) is Outcome.PASS)
+        if events == 0:
+            detail = "none fired here" + (
+                "" if outcome is Outcome.PASS else "; few fired elsewhere, so nothing is proved"
+            )
+            yield rule.finding(outcome, [cpu], observed=0, limit=limit.warn, unit="/s", detail=detail)
+        for row, count in known:
+            if count:
+                yield _fired(ctx, rule, outcome, cpu, row, count)
+
+
+def _unknown(rule: Rule, cpu: int, rows: Sequence[RowDelta]) -> Finding:
+    names = ", ".join(f"{row.label} ({row.name})" for row in rows[:3])
+    return rule.finding(
+        Outcome.UNKNOWN, [cpu], detail=f"{names}: freed, re-created or without this CPU's column in the window"
+    )
+
+
+def _fired(ctx: Context, rule: Rule, outcome: Outcome, cpu: int, row: RowDelta, count: int) -> Finding:
+    per_second = rate(count, ctx.window_s)
+    control = ctx.control_rate(lambda other: row.counts.get(other))
+    return rule.finding(
+        outcome,
+        [cpu],
+        observed=per_second,
+        limit=bound(outcome, ctx.policy.limits[rule.id]),
+        unit="/s",
+        title=f"{rule.title}: {device_of(row.name)}",
+        detail=f"{row.name} fired {count} times"
+        + (f"; at most {control:.3g}/s on a control CPU" if control is not None else ""),
+        evidence=[Evidence(path="/proc/interrupts", field=f"{row.label} CPU{cpu}", value=f"+{count}")],
+        fix=_managed_fix(ctx) if rule.id == "IRQ.MANAGED" else _fix(ctx, row),
+        origin=f"irq:{device_of(row.name)}",
+        per_second=per_second,
+        cost_us_per_s=weight("IRQ", per_second),
+    )
+
+
+def _fix(ctx: Context, row: RowDelta) -> Fix:
+    config: Config = ctx.observation.after.config
+    affinity = None if isinstance(config.affinity, ProbeError) else config.affinity.irqs.get(row.irq or -1)
+    return steer_fix(ctx, [affinity]) if isinstance(affinity, IrqAffinity) else boot_fix(ctx)
+
+
+def _managed_fix(ctx: Context) -> Fix:
+    return boot_fix(
+        ctx,
+        "the kernel owns this queue's affinity: isolcpus=managed_irq moves a queue only while a housekeeping CPU shares it; "
+        "give the device fewer queues (driver parameter), or submit no I/O from these CPUs",
+    )
+
+
+def check_armed(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """CFG.MIRQ."""
+    for cpu in ctx.audited:
+        armed = routed(ctx, cpu, managed=True)
+        if not armed:
+            yield rule.finding(Outcome.PASS, [cpu], detail="no managed queue is routed here")
+            continue
+        names = ", ".join(f"{irq} ({actions})" for irq, actions, _ in armed[:3]) + (" …" if len(armed) > 3 else "")
+        yield rule.finding(
+            Outcome.WARN,
+            [cpu],
+            observed=len(armed),
+            limit=0,
+            unit="queues",
+            detail=f"armed: {names}; each fires here when I/O is submitted from this CPU",
+            fix=Fix(kind=FixKind.WORKLOAD, text="submit no I/O from these CPUs, or give the device fewer queues"),
+        )
+
+
+def check_default(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """CFG.IRQAFF."""
+    affinity = ctx.observation.after.config.affinity
+    if isinstance(affinity, ProbeError):
+        raise affinity
+    if isinstance(affinity.default, ProbeError):
+        raise affinity.default
+    for cpu in ctx.audited:
+        inside = cpu in affinity.default
+        value = format_cpulist(affinity.default)
+        yield rule.finding(
+            Outcome.WARN if inside else Outcome.PASS,
+            [cpu],
+            detail=f"new interrupts may go to CPUs {value}",
+            evidence=[Evidence(path="/proc/irq/default_smp_affinity", field="mask", value=value)],
+            fix=boot_fix(ctx, "keep new interrupts on the housekeeping CPUs") if inside else None,
+        )
+
+
+IRQ_DEVICE = Rule(
+    id="IRQ.DEVICE",
+    title="device interrupts",
+    kind=Kind.MEASURED,
+    decisive=always,
+    why="""Any device interrupt on an exclusive CPU proves that it is routable there; each costs microseconds, its softirq more.
+Rows of /proc/interrupts that belong to a device, without per-CPU sources (timers, IPIs, PMU).""",
+    check=check_device,
+)
+IRQ_MANAGED = Rule(
+    id="IRQ.MANAGED",
+    title="managed device interrupts",
+    kind=Kind.MEASURED,
+    why="""Queues whose affinity the kernel manages (smp_affinity is read-only) follow the CPU that submits the I/O.
+They can't be steered; isolcpus=managed_irq helps only while the queue's mask holds an online housekeeping CPU.""",
+    check=check_managed,
+)
+CFG_MIRQ = Rule(
+    id="CFG.MIRQ",
+    title="armed managed queues",
+    kind=Kind.RISK,
+    why="A managed queue whose whole mask is isolated stays on the CPU and fires there once I/O is submitted from it.",
+    check=check_armed,
+)
+CFG_IRQAFF = Rule(
+    id="CFG.IRQAFF",
+    title="default interrupt affinity",
+    kind=Kind.RISK,
+    why="Interrupts that are set up later start with /proc/irq/default_smp_affinity (irqaffinity= at boot).",
+    check=check_default,
+)

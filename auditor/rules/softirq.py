@@ -1,0 +1,101 @@
+"""Softirqs that ran on the audited CPUs (kernel/softirq.c; /proc/softirqs counts handler runs, not raises)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from auditor.bootline import boot_fix
+from auditor.context import Context
+from auditor.model import Evidence, Finding, Fix, Kind, Outcome
+from auditor.rules.base import Rule, always, bound, judge_between, never, rate, settle, weight
+from auditor.rules.doors import domain_state
+from probes.host import ProbeError
+
+TIMERS = ("TIMER", "HRTIMER")
+"""Raised by the own threads' timers as well: on PREEMPT_RT sleeps of ordinary threads expire in HRTIMER."""
+
+
+def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """One rule for every softirq; the rule's id says which."""
+    name = rule.id.removeprefix("SIRQ.")
+    if not isinstance(ctx.delta.softirqs, ProbeError) and name not in ctx.delta.softirqs:
+        raise ProbeError("proc/softirqs", f"no row {name}")
+    counts = {cpu: count for cpu in ctx.audited if (count := ctx.softirq(name, cpu)) is not None}
+    limit = ctx.policy.limits[rule.id]
+    control = ctx.control_rate(lambda cpu: ctx.softirq(name, cpu))
+    for cpu in ctx.audited:
+        if cpu not in counts:
+            yield rule.finding(Outcome.UNKNOWN, [cpu], detail="no column for this CPU at both ends of the window")
+            continue
+        own = ctx.wakeups(cpu) if name in TIMERS else (0, 0)
+        least, most = max(0, counts[cpu] - own[1]), max(0, counts[cpu] - own[0])
+        shut = name == "SCHED" and domain_state(ctx, cpu)[0] is Outcome.PASS
+        outcome = settle(judge_between(least, most, ctx.window_s, limit), most, control, limit, shut=shut)
+        yield _finding(ctx, rule, outcome, cpu, counts[cpu], least, control)
+
+
+def _finding(
+    ctx: Context, rule: Rule, outcome: Outcome, cpu: int, raw: int, net: int, control: float | None
+) -> Finding:
+    name = rule.id.removeprefix("SIRQ.")
+    limit = ctx.policy.limits[rule.id]
+    detail = f"{raw} ran" + (f", less up to {raw - net} for own timers" if raw != net else "")
+    if control is not None and net:
+        detail += f"; at most {control:.3g}/s on a control CPU"
+    return rule.finding(
+        outcome,
+        [cpu],
+        observed=rate(net, ctx.window_s),
+        limit=bound(outcome, limit),
+        unit="/s",
+        detail=detail,
+        evidence=[Evidence(path="/proc/softirqs", field=f"{name} CPU{cpu}", value=f"+{raw}")],
+        fix=_fix(ctx, name) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
+        origin=f"softirq:{name}",
+        per_second=rate(net, ctx.window_s),
+        cost_us_per_s=weight("SIRQ", rate(net, ctx.window_s)),
+    )
+
+
+def _fix(ctx: Context, name: str) -> Fix:
+    texts = {
+        "SCHED": "the load balancer runs here because the CPU is in a scheduler domain: isolate it",
+        "TIMER": "nohz_full and offloaded timers; a timer armed before isolation stays until the CPU was offline once",
+        "HRTIMER": "nohz_full and offloaded timers; a timer armed before isolation stays until the CPU was offline once",
+        "RCU": "nohz_full (or rcu_nocbs) offloads the callbacks",
+        "NET_RX": "network packets are handled here: steer the NIC's interrupts, and take the CPU out of the rps_cpus masks",
+        "NET_TX": "network packets are handled here: steer the NIC's interrupts, and take the CPU out of the rps_cpus masks",
+    }
+    return boot_fix(ctx, texts.get(name, "follows a device interrupt: steer that to the housekeeping CPUs"))
+
+
+def _rule(name: str, title: str, why: str) -> Rule:
+    decisive = always if name == "SCHED" else never
+    return Rule(id=f"SIRQ.{name}", title=title, kind=Kind.MEASURED, why=why, check=check, decisive=decisive)
+
+
+SIRQ_RULES = (
+    _rule(
+        "SCHED",
+        "SCHED softirqs (load balancer)",
+        """The tick raises SCHED only on a CPU with a scheduler domain, and only such a CPU is chosen as idle balancer. A count of 0
+supports isolation only together with the proof that there is no domain: a stopped tick shows 0 as well.""",
+    ),
+    _rule("TIMER", "TIMER softirqs", "Expired timer-wheel timers of the kernel or of the own threads."),
+    _rule(
+        "HRTIMER",
+        "HRTIMER softirqs",
+        "Soft-expiring high-resolution timers; on PREEMPT_RT also sleeps of ordinary threads.",
+    ),
+    _rule("RCU", "RCU softirqs", "RCU callbacks and quiescent states; on PREEMPT_RT this work is in rcuc/N."),
+    _rule(
+        "NET_RX",
+        "NET_RX softirqs",
+        "Packets received here: a NIC's interrupt, RPS, or loopback traffic of threads here.",
+    ),
+    _rule("NET_TX", "NET_TX softirqs", "Completed transmissions."),
+    _rule("BLOCK", "BLOCK softirqs", "Completed block requests, also those sent here from another CPU."),
+    _rule("IRQ_POLL", "IRQ_POLL softirqs", "Polling of block and InfiniBand devices."),
+    _rule("TASKLET", "TASKLET softirqs", "Deferred work of drivers."),
+    _rule("HI", "HI softirqs", "Urgent deferred work of drivers."),
+)

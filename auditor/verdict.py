@@ -1,0 +1,94 @@
+"""From findings to verdicts: per CPU, for the host, and the second line, readiness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from auditor.context import Context
+from auditor.model import Axis, ExitCode, Finding, Kind, Outcome, Readiness, ReadinessVerdict, Status, Verdict
+from auditor.rules import BY_ID
+
+PRECEDENCE = tuple(Status)
+OPEN = (Outcome.UNKNOWN, Outcome.NOT_EXERCISED)
+MIN_WINDOW_S = 0.95
+"""The shortest window is a second; an interrupted one may be shorter, and then proves nothing."""
+NOT_SEEN = "SMI, cache and memory contention"
+
+
+def judge_cpu(ctx: Context, findings: Iterable[Finding], cpu: int) -> Verdict:
+    """The isolation verdict of one CPU."""
+    mine = [finding for finding in findings if cpu in finding.cpus and finding.axis is Axis.ISOLATION]
+    status, reasons = _status(ctx, mine, cpu)
+    reason = _reason(status, reasons)
+    if ctx.window_s < MIN_WINDOW_S and status in (Status.ISOLATED, Status.DISTURBED):
+        status, reason = Status.UNKNOWN, f"{ctx.window_s:.2g} s are too short to say more than that nothing failed"
+    return Verdict(status=status, reason=reason, bounds=bounds(ctx, status, mine))
+
+
+def _status(ctx: Context, findings: Sequence[Finding], cpu: int) -> tuple[Status, list[Finding]]:
+    """Fail, then open doors, then what was not decided, then warnings. Risks are listed elsewhere and decide nothing."""
+    measured = [finding for finding in findings if finding.kind is Kind.MEASURED]
+    steps = (
+        (Status.NOT_ISOLATED, [f for f in measured if f.outcome is Outcome.FAIL]),
+        (Status.EXPOSED, [f for f in findings if f.kind is Kind.DOOR and f.outcome is Outcome.FAIL]),
+        (Status.UNKNOWN, [f for f in findings if f.outcome in OPEN and BY_ID[f.rule].decisive(ctx, cpu)]),
+        (Status.DISTURBED, [f for f in measured if f.outcome is Outcome.WARN]),
+    )
+    return next(((status, found) for status, found in steps if found), (Status.ISOLATED, []))
+
+
+def _reason(status: Status, findings: Sequence[Finding]) -> str:
+    titles = list(dict.fromkeys(finding.title.partition(":")[0] for finding in findings))
+    named = ", ".join(titles[:4]) + (f" and {len(titles) - 4} more" if len(titles) > 4 else "")
+    return {
+        Status.NOT_ISOLATED: f"measured above the limit: {named}",
+        Status.EXPOSED: f"nothing measured above its limit, but a door is open: {named}",
+        Status.UNKNOWN: f"nothing failed, but not decided: {named}",
+        Status.DISTURBED: f"doors closed; above the warning limit: {named}",
+        Status.ISOLATED: "doors closed and in force, every decisive rule passed",
+    }[status]
+
+
+def bounds(ctx: Context, status: Status, findings: Iterable[Finding] = ()) -> str:
+    """Within what the verdict holds. Zero events in T seconds bound a rate at 3/T with 95 % confidence."""
+    seconds = ctx.window_s
+    unseen = NOT_SEEN + (", hypervisor" if ctx.observation.facts.kernel.hypervisor is not None else "")
+    if status is not Status.ISOLATED:
+        return f"counted for {seconds:.3g} s; not seen: {unseen}"
+    judged = all(f.outcome is Outcome.PASS for f in findings if f.rule == "TICK.LOC")
+    tick = "" if judged else "; the tick was not judged"
+    return (
+        f"no disturbance visible to these counters in {seconds:.3g} s "
+        f"(device interrupts ≤ {3 / seconds:.2g}/s){tick}; not seen: {unseen}"
+    )
+
+
+def overall(cpu_verdicts: Sequence[Verdict]) -> Verdict:
+    """The worst CPU speaks for the host."""
+    return min(cpu_verdicts, key=lambda verdict: PRECEDENCE.index(verdict.status))
+
+
+def readiness(findings: Iterable[Finding]) -> ReadinessVerdict:
+    """The readiness axis: fail, then warn or nothing judged, then ready."""
+    mine = [finding for finding in findings if finding.axis is Axis.READINESS]
+    for outcome, status in ((Outcome.FAIL, Readiness.NOT_READY), (Outcome.WARN, Readiness.LIMITED)):
+        if found := [finding for finding in mine if finding.outcome is outcome]:
+            return ReadinessVerdict(status=status, reason=_subjects(found))
+    if undecided := [finding for finding in mine if finding.outcome in OPEN]:
+        return ReadinessVerdict(status=Readiness.LIMITED, reason=f"not decided: {_subjects(undecided)}")
+    if not [finding for finding in mine if finding.outcome is Outcome.PASS]:
+        return ReadinessVerdict(status=Readiness.LIMITED, reason="nothing to judge it by is visible here")
+    return ReadinessVerdict(status=Readiness.READY, reason="no limit found")
+
+
+def _subjects(findings: Sequence[Finding]) -> str:
+    return ", ".join(dict.fromkeys(finding.title for finding in findings))
+
+
+def exit_code(status: Status, ready: Readiness, *, fail_on_warn: bool = False) -> ExitCode:
+    """Fail before unknown; not-ready counts as found."""
+    if status in (Status.NOT_ISOLATED, Status.EXPOSED) or ready is Readiness.NOT_READY:
+        return ExitCode.FOUND
+    if status is Status.UNKNOWN:
+        return ExitCode.UNKNOWN
+    return ExitCode.FOUND if status is Status.DISTURBED and fail_on_warn else ExitCode.OK

@@ -1,0 +1,236 @@
+"""The difference of two instants, per CPU: what happened in the window.
+
+A count is None where it can't be known: a row freed and re-created, a CPU that has no column at one end. A counter that can't
+fall within one boot (softirqs, LOC and the like) and fell anyway says that the two ends are of different boots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from probes.counters import counter_delta
+from probes.cpuidle import CpuIdle
+from probes.cpustat import CpuStat, CpuTimes
+from probes.host import ProbeError
+from probes.interrupts import InterruptKind, InterruptRow, Interrupts
+from probes.schedstat import SchedStat
+from probes.snapshot import Counters
+from probes.softirqs import Softirqs
+
+T = TypeVar("T")
+ANOTHER_BOOT = "a counter fell that can't fall within one boot: both ends of the window must be of one boot"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowDelta:
+    """Growth of one row of /proc/interrupts."""
+
+    label: str
+    text: str
+    kind: InterruptKind
+    actions: str
+    irq: int | None
+    counts: Mapping[int, int | None]
+
+    @property
+    def name(self) -> str:
+        """The devices of a numbered row, the kernel's text of the others."""
+        return self.actions or self.text or self.label
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BusyDelta:
+    """How one CPU spent the window. ``busy`` 0…1 without idle, iowait and steal; steal in USER_HZ ticks."""
+
+    busy: float
+    steal_ticks: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SchedDelta:
+    """Growth of one CPU's schedstat: switches to a thread, and nanoseconds that threads ran (counted when they leave)."""
+
+    switches: int
+    run_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdleDelta:
+    """Growth of one C-state: entries and microseconds, counted when the CPU leaves it."""
+
+    name: str
+    latency_us: int
+    entries: int
+    time_us: int
+    disabled: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delta:
+    """Everything that was counted between two instants ``window_s`` apart."""
+
+    window_s: float
+    interrupts: tuple[RowDelta, ...] | ProbeError
+    softirqs: Mapping[str, Mapping[int, int | None]] | ProbeError
+    busy: Mapping[int, BusyDelta] | ProbeError
+    sched: Mapping[int, SchedDelta] | ProbeError
+    idle: Mapping[int, tuple[IdleDelta, ...] | ProbeError]
+
+    @property
+    def another_boot(self) -> bool:
+        """Whether the two ends can't be of one boot."""
+        sources = (self.interrupts, self.softirqs, self.sched)
+        return any(isinstance(source, ProbeError) and source.reason == ANOTHER_BOOT for source in sources)
+
+
+def diff(before: Counters, after: Counters, cpus: Collection[int], *, ticks_per_s: int = 100) -> Delta:
+    """What was counted on these CPUs between two reads; sources that either end lacks stay ProbeErrors."""
+    window_s = (after.taken_ns - before.taken_ns) / 1e9
+    return Delta(
+        window_s=window_s,
+        interrupts=_diff_interrupts(before.interrupts, after.interrupts, cpus),
+        softirqs=_diff_softirqs(before.softirqs, after.softirqs, cpus),
+        busy=_diff_busy(before.cpustat, after.cpustat, cpus, window_s * ticks_per_s),
+        sched=_diff_sched(before.schedstat, after.schedstat, cpus),
+        idle={cpu: _diff_idle(before.cpuidle[cpu], after.cpuidle[cpu]) for cpu in cpus},
+    )
+
+
+def _diff_interrupts(
+    before: Interrupts | ProbeError, after: Interrupts | ProbeError, cpus: Collection[int]
+) -> tuple[RowDelta, ...] | ProbeError:
+    if isinstance(before, ProbeError):
+        return before
+    if isinstance(after, ProbeError):
+        return after
+    # Labels alone are no identity: numbers are recycled, and ppc has two rows called LOC.
+    old = {(row.label, row.text): row for row in before.rows}
+    new = {(row.label, row.text): row for row in after.rows}
+    rows = [_row_delta(old.get(key), row, cpus) for key, row in new.items()]
+    rows += [_vanished(row, cpus) for key, row in old.items() if key not in new]
+    if any(row.irq is None and None in _present(row, before, after).values() for row in rows):
+        return ProbeError("proc/interrupts", ANOTHER_BOOT)
+    return tuple(rows)
+
+
+def _present(row: RowDelta, before: Interrupts, after: Interrupts) -> dict[int, int | None]:
+    both = set(before.cpus) & set(after.cpus)
+    return {cpu: count for cpu, count in row.counts.items() if cpu in both}
+
+
+def _row_delta(before: InterruptRow | None, after: InterruptRow, cpus: Collection[int]) -> RowDelta:
+    counts = {cpu: _count(before, after, cpu) for cpu in cpus}
+    return _as_delta(after, counts)
+
+
+def _count(before: InterruptRow | None, after: InterruptRow, cpu: int) -> int | None:
+    end = after.counts.get(cpu)
+    if end is None:
+        return None
+    if before is None:
+        # A summary row appears with its first event (SPU, RTR, ERR since 7.1). A numbered one may have been another's.
+        return end if after.irq is None or end == 0 else None
+    start = before.counts.get(cpu)
+    return None if start is None else counter_delta(start, end)
+
+
+def _vanished(row: InterruptRow, cpus: Collection[int]) -> RowDelta:
+    return _as_delta(row, dict.fromkeys(cpus))
+
+
+def _as_delta(row: InterruptRow, counts: Mapping[int, int | None]) -> RowDelta:
+    return RowDelta(label=row.label, text=row.text, kind=row.kind, actions=row.actions, irq=row.irq, counts=counts)
+
+
+def _diff_softirqs(
+    before: Softirqs | ProbeError, after: Softirqs | ProbeError, cpus: Collection[int]
+) -> Mapping[str, Mapping[int, int | None]] | ProbeError:
+    if isinstance(before, ProbeError):
+        return before
+    if isinstance(after, ProbeError):
+        return after
+    found: dict[str, dict[int, int | None]] = {}
+    for name, row in after.rows.items():
+        start = before.rows.get(name, {})
+        found[name] = {
+            cpu: counter_delta(start[cpu], row[cpu]) if cpu in row and cpu in start else None for cpu in cpus
+        }
+        if any(found[name][cpu] is None and cpu in row and cpu in start for cpu in cpus):
+            return ProbeError("proc/softirqs", ANOTHER_BOOT)
+    return found
+
+
+def _diff_busy(
+    before: CpuStat | ProbeError, after: CpuStat | ProbeError, cpus: Collection[int], wall_ticks: float
+) -> Mapping[int, BusyDelta] | ProbeError:
+    if isinstance(before, ProbeError):
+        return before
+    if isinstance(after, ProbeError):
+        return after
+    pairs = {cpu: (before.cpus[cpu], end) for cpu, end in after.cpus.items() if cpu in before.cpus}
+    wall = _wall_ticks(pairs.values(), wall_ticks)
+    found = {cpu: _busy(*pairs[cpu], wall) for cpu in cpus if cpu in pairs}
+    return {cpu: busy for cpu, busy in found.items() if busy is not None}
+
+
+def _wall_ticks(pairs: Iterable[tuple[CpuTimes, CpuTimes]], wall_ticks: float) -> float:
+    """The time between the two reads of /proc/stat itself, as the CPU whose columns grew most tells it.
+
+    The other sources are read before it, which takes a while on a loaded machine; a figure far off is not believed.
+    """
+    most = max((after.total_ticks - before.total_ticks for before, after in pairs), default=0)
+    return most if 0.5 * wall_ticks <= most <= 1.5 * wall_ticks else wall_ticks
+
+
+def _busy(before: CpuTimes, after: CpuTimes, wall_ticks: float) -> BusyDelta | None:
+    """None where the row stood still (a frozen or made-up /proc/stat): that is no idle CPU and no busy one."""
+    if wall_ticks <= 0 or after.total_ticks <= before.total_ticks:
+        return None
+    idle = max(0, after.idle - before.idle) + max(0, (after.iowait or 0) - (before.iowait or 0))
+    steal = None if before.steal is None or after.steal is None else max(0, after.steal - before.steal)
+    # Against the clock, not the sum of the columns: user and system of a nohz_full CPU may lag behind by a second.
+    busy = 1 - (idle + (steal or 0)) / wall_ticks
+    return BusyDelta(busy=min(1.0, max(0.0, busy)), steal_ticks=steal)
+
+
+def _diff_sched(
+    before: SchedStat | ProbeError, after: SchedStat | ProbeError, cpus: Collection[int]
+) -> Mapping[int, SchedDelta] | ProbeError:
+    if isinstance(before, ProbeError):
+        return before
+    if isinstance(after, ProbeError):
+        return after
+    found: dict[int, SchedDelta] = {}
+    for cpu in cpus:
+        start, end = before.cpus.get(cpu), after.cpus.get(cpu)
+        if start is None or end is None:
+            continue
+        if end.switches < start.switches or end.run_ns < start.run_ns:
+            return ProbeError("proc/schedstat", ANOTHER_BOOT)
+        found[cpu] = SchedDelta(switches=end.switches - start.switches, run_ns=end.run_ns - start.run_ns)
+    return found
+
+
+def _diff_idle(before: CpuIdle | ProbeError, after: CpuIdle | ProbeError) -> tuple[IdleDelta, ...] | ProbeError:
+    if isinstance(before, ProbeError):
+        return before
+    if isinstance(after, ProbeError):
+        return after
+    old = {state.index: state for state in before.states}
+    found = []
+    for state in after.states:
+        start = old.get(state.index)
+        if start is None or start.name != state.name or state.usage < start.usage or state.time_us < start.time_us:
+            return ProbeError("sys/devices/system/cpu/cpu*/cpuidle", "the states changed in the window")
+        found.append(
+            IdleDelta(
+                name=state.name,
+                latency_us=state.latency_us,
+                entries=state.usage - start.usage,
+                time_us=state.time_us - start.time_us,
+                disabled=state.disabled,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,186 @@
+"""One instant of a host: every probe read once. Two of them and the samples in between are the raw material of an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from probes.cmdline import Cmdline, read_cmdline
+from probes.cpuidle import CpuIdle, read_cpuidle, read_idle_driver
+from probes.cpustat import CpuStat, read_cpustat
+from probes.host import Host, ProbeError
+from probes.interrupts import Interrupts, read_interrupts
+from probes.irq_affinity import IrqAffinities, read_irq_affinity
+from probes.isolation import Isolation, read_isolation
+from probes.kernel import Kernel, read_kernel
+from probes.schedstat import SchedStat, read_schedstat
+from probes.softirqs import Softirqs, read_softirqs
+from probes.threads import (
+    ThreadKey,
+    ThreadRun,
+    ThreadStatus,
+    has_schedstat,
+    list_threads,
+    moved,
+    read_cgroup,
+    read_processor,
+    read_runs,
+    read_statuses,
+)
+from probes.topology import Topology, read_cpus, read_topology
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What does not change in a window; read before it, some of it would disturb the audited CPUs on old kernels."""
+
+    kernel: Kernel
+    topology: Topology
+    cmdline: Cmdline | ProbeError
+    idle_driver: str | ProbeError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """Settings that someone may change in a window: read at both ends."""
+
+    online: frozenset[int] | ProbeError
+    isolation: Isolation
+    affinity: IrqAffinities | ProbeError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counters:
+    """Per-CPU counters; ``taken_ns`` is the monotonic time of the read."""
+
+    taken_ns: int
+    interrupts: Interrupts | ProbeError
+    softirqs: Softirqs | ProbeError
+    cpustat: CpuStat | ProbeError
+    schedstat: SchedStat | ProbeError
+    cpuidle: Mapping[int, CpuIdle | ProbeError]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Census:
+    """Who exists: status of every thread, cgroup of every process."""
+
+    statuses: Mapping[ThreadKey, ThreadStatus]
+    cgroups: Mapping[int, str]
+    schedstat: bool
+    """Whether threads carry schedstat, so that switches can be attributed exactly."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole machine is seen: kthreadd is visible only in the initial PID namespace, without hidepid."""
+        kthreadd = self.statuses.get(ThreadKey(pid=2, tid=2))
+        return kthreadd is not None and kthreadd.kernel
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """Growth counters of all threads at one instant, and where those that had moved since the sample before last ran."""
+
+    taken_ns: int
+    runs: Mapping[ThreadKey, ThreadRun]
+    processors: Mapping[ThreadKey, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """One end of the window."""
+
+    config: Config
+    census: Census | ProbeError
+    runs: Mapping[ThreadKey, ThreadRun]
+    counters: Counters
+
+
+def attempt(read: Callable[[], T]) -> T | ProbeError:
+    """The value, or the reason why there is none, as a value."""
+    try:
+        return read()
+    except ProbeError as error:
+        return error
+
+
+def read_facts(host: Host, *, arch: str = "") -> Facts:
+    """Raises ProbeError only where the online CPUs can't be told: without them nothing can be audited."""
+    return Facts(
+        kernel=read_kernel(host, arch=arch),
+        topology=read_topology(host),
+        cmdline=attempt(lambda: read_cmdline(host)),
+        idle_driver=attempt(lambda: read_idle_driver(host)),
+    )
+
+
+def read_config(host: Host) -> Config:
+    """Never raises."""
+    return Config(
+        online=attempt(lambda: read_cpus(host, "online")),
+        isolation=read_isolation(host),
+        affinity=attempt(lambda: read_irq_affinity(host)),
+    )
+
+
+def read_counters(
+    host: Host, cpus: Collection[int], now_ns: int, schedstat: SchedStat | ProbeError | None = None
+) -> Counters:
+    """Counters of these CPUs; ``schedstat`` where it was read already, close to the threads that it is compared with."""
+    if schedstat is None:
+        schedstat = attempt(lambda: read_schedstat(host))
+    return Counters(
+        taken_ns=now_ns,
+        schedstat=schedstat,
+        interrupts=attempt(lambda: read_interrupts(host, cpus)),
+        softirqs=attempt(lambda: read_softirqs(host, cpus)),
+        cpustat=attempt(lambda: read_cpustat(host)),
+        cpuidle={cpu: _cpuidle(host, cpu) for cpu in sorted(cpus)},
+    )
+
+
+def _cpuidle(host: Host, cpu: int) -> CpuIdle | ProbeError:
+    return attempt(lambda: read_cpuidle(host, cpu))
+
+
+def read_census(host: Host) -> Census:
+    """Raises ProbeError where no process can be seen."""
+    keys = list_threads(host)
+    statuses = read_statuses(host, keys)
+    cgroups = {pid: read_cgroup(host, pid) for pid in sorted({key.pid for key in statuses})}
+    return Census(statuses=statuses, cgroups=cgroups, schedstat=has_schedstat(host, keys))
+
+
+def read_sample(
+    host: Host,
+    before: Mapping[ThreadKey, ThreadRun],
+    own: Sequence[ThreadKey],
+    now_ns: int,
+    *,
+    last: bool,
+    schedstat: bool,
+) -> Sample:
+    """Growth of all threads. The own ones are read nearest to the counters: first, or last in the last sample."""
+    mine = set(own)
+    first = {} if last else read_runs(host, own, schedstat=schedstat)
+    runs = first | read_runs(host, [key for key in attempt_list(host) if key not in mine], schedstat=schedstat)
+    if last:
+        runs |= read_runs(host, own, schedstat=schedstat)
+    processors: dict[ThreadKey, int] = {}
+    for key in moved(before, runs):
+        if key not in mine:
+            processor = attempt(lambda key=key: read_processor(host, key))  # type: ignore[misc]
+            if not isinstance(processor, ProbeError):
+                processors[key] = processor
+    return Sample(taken_ns=now_ns, runs=runs, processors=processors)
+
+
+def attempt_list(host: Host) -> list[ThreadKey]:
+    """All threads, none where /proc shows none."""
+    try:
+        return list_threads(host)
+    except ProbeError:
+        return []

@@ -1,0 +1,103 @@
+"""CPUs of a host: which exist, which are online, which share a core, a NUMA node, a core type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from probes.cpulist import parse_cpulist
+from probes.host import Host, ProbeError
+
+CPU_DIR = "sys/devices/system/cpu"
+NODE_DIR = "sys/devices/system/node"
+CORE_TYPES = ("cpu_core", "cpu_atom", "cpu_lowpower")
+"""PMU devices of Intel hybrid parts; each has a ``cpus`` list (Documentation/ABI/testing/sysfs-bus-event_source)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Topology:
+    """CPU sets by number. ``siblings``, ``node`` and ``core_type`` hold what the host tells, nothing where it is silent."""
+
+    online: frozenset[int]
+    possible: frozenset[int]
+    present: frozenset[int]
+    siblings: Mapping[int, frozenset[int]]
+    node: Mapping[int, int]
+    core_type: Mapping[int, str]
+
+    def like(self, cpu: int, other: int) -> bool:
+        """Whether two CPUs may be compared: same NUMA node and same core type."""
+        return self.node.get(cpu) == self.node.get(other) and self.core_type.get(cpu) == self.core_type.get(other)
+
+
+def read_cpus(host: Host, which: str) -> frozenset[int]:
+    """One of /sys/devices/system/cpu/{online,possible,present,isolated,nohz_full}; raises ProbeError."""
+    path = f"{CPU_DIR}/{which}"
+    return parse_cpulist(host.read(path), path=path)
+
+
+def read_topology(host: Host) -> Topology:
+    """Raises ProbeError where the online CPUs can't be told; the rest is optional."""
+    online = read_cpus(host, "online")
+    if not online:
+        raise ProbeError(f"{CPU_DIR}/online", "no CPU is online: the file is masked or cut")
+    return Topology(
+        online=online,
+        possible=_or(host, "possible", online),
+        present=_or(host, "present", online),
+        siblings=_siblings(host, online),
+        node=_nodes(host),
+        core_type=_core_types(host, online),
+    )
+
+
+def _or(host: Host, which: str, default: frozenset[int]) -> frozenset[int]:
+    try:
+        return read_cpus(host, which) or default
+    except ProbeError:
+        return default
+
+
+def _siblings(host: Host, cpus: frozenset[int]) -> dict[int, frozenset[int]]:
+    found: dict[int, frozenset[int]] = {}
+    for cpu in cpus:
+        path = f"{CPU_DIR}/cpu{cpu}/topology/thread_siblings_list"
+        try:
+            found[cpu] = parse_cpulist(host.read(path), path=path)
+        except ProbeError:
+            continue
+    return found
+
+
+def _nodes(host: Host) -> dict[int, int]:
+    found: dict[int, int] = {}
+    try:
+        names = host.listdir(NODE_DIR)
+    except ProbeError:
+        return found
+    for name in names:
+        if match := re.fullmatch(r"node([0-9]{1,6})", name):
+            path = f"{NODE_DIR}/{name}/cpulist"
+            try:
+                found.update(dict.fromkeys(parse_cpulist(host.read(path), path=path), int(match[1])))
+            except ProbeError:
+                continue
+    return found
+
+
+def _core_types(host: Host, cpus: frozenset[int]) -> dict[int, str]:
+    """Intel hybrid parts by PMU device; arm64 big.LITTLE by cpu_capacity (Documentation/ABI/testing/sysfs-devices)."""
+    found: dict[int, str] = {}
+    for kind in CORE_TYPES:
+        path = f"sys/devices/{kind}/cpus"
+        try:
+            found.update(dict.fromkeys(parse_cpulist(host.read(path), path=path), kind))
+        except ProbeError:
+            continue
+    for cpu in cpus - set(found):
+        try:
+            found[cpu] = f"capacity {int(host.read(f'{CPU_DIR}/cpu{cpu}/cpu_capacity'))}"
+        except (ProbeError, ValueError):
+            continue
+    return found
