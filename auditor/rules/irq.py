@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from auditor.bootline import boot_fix
 from auditor.context import Context, total
@@ -15,19 +16,20 @@ from probes.delta import RowDelta
 from probes.host import ProbeError
 from probes.interrupts import InterruptKind
 from probes.irq_affinity import IrqAffinity, is_managed
-from probes.snapshot import Config
 
-QUEUE = re.compile(
-    r"(?:[-_.:@]?(?:TxRx|rx|tx|input|output|req(?:uest)?s?|config|queue|comp|q))?[-_.:@]?\d*$", re.IGNORECASE
-)
+MAX_NAME = 64
+WORD = r"(?:TxRx|rx|tx|input|output|req(?:uest)?s?|config|queue|comp|msix|q)"
+QUEUE = re.compile(rf"(?:[-_.:@](?:{WORD})?[-_.:@]?\d+|[-_.:@]{WORD}|{WORD}[-_.:@]?\d+)$", re.IGNORECASE)
+"""The end of a name that says which queue of the device; a bare number belongs to the device itself (eth0, i915)."""
 
 
+@lru_cache(maxsize=4096)  # asked for every row on behalf of every row that fired
 def device_of(actions: str) -> str:
-    """The device behind a queue's name: nvme0q3 → nvme0, virtio1-req.2 → virtio1, eth0-TxRx-7 → eth0, iwlwifi:queue_1 → iwlwifi."""
-    name = actions.split(",")[0].split("@")[0].strip()
-    while (shorter := QUEUE.sub("", name, count=1)) != name and not re.fullmatch(r"[a-z]+", shorter, re.IGNORECASE):
-        name = shorter
-    return name if re.search(r"\d", name) or not (bare := QUEUE.sub("", name, count=1)) else bare
+    """The device behind a queue's name: nvme0q3 → nvme0, virtio1-req.2 → virtio1, eth0-rx-7 → eth0, w:queue_1 → w."""
+    name = actions.split(",")[0].split("@")[0].strip()[:MAX_NAME]
+    while (queue := QUEUE.search(name)) and queue.start():
+        name = name[: queue.start()]
+    return name
 
 
 def _split(ctx: Context, *, managed: bool) -> list[RowDelta]:
@@ -85,28 +87,35 @@ def _unknown(rule: Rule, cpu: int, rows: Sequence[RowDelta]) -> Finding:
 
 def _fired(ctx: Context, rule: Rule, outcome: Outcome, cpu: int, row: RowDelta, count: int) -> Finding:
     per_second = rate(count, ctx.window_s)
-    control = ctx.control_rate(lambda other: row.counts.get(other))
+    device = device_of(row.name)
+    rows = [other for other in ctx.rows(InterruptKind.DEVICE) if device_of(other.name) == device]
+    control = ctx.control_rate(lambda other: total(rows, other))
     return rule.finding(
         outcome,
         [cpu],
         observed=per_second,
         limit=bound(outcome, ctx.policy.limits[rule.id]),
         unit="/s",
-        title=f"{rule.title}: {device_of(row.name)}",
+        title=f"{rule.title}: {device}",
         detail=f"{row.name} fired {count} times"
-        + (f"; at most {control:.3g}/s on a control CPU" if control is not None else ""),
+        + (f"; {device}: at most {control:.3g}/s on a control CPU" if control is not None else ""),
         evidence=[Evidence(path="/proc/interrupts", field=f"{row.label} CPU{cpu}", value=f"+{count}")],
-        fix=_managed_fix(ctx) if rule.id == "IRQ.MANAGED" else _fix(ctx, row),
-        origin=f"irq:{device_of(row.name)}",
+        fix=_managed_fix(ctx) if rule.id == "IRQ.MANAGED" else _fix(ctx, rows),
+        origin=f"irq:{device}",
         per_second=per_second,
         cost_us_per_s=weight("IRQ", per_second),
     )
 
 
-def _fix(ctx: Context, row: RowDelta) -> Fix:
-    config: Config = ctx.observation.after.config
-    affinity = None if isinstance(config.affinity, ProbeError) else config.affinity.irqs.get(row.irq or -1)
-    return steer_fix(ctx, [affinity]) if isinstance(affinity, IrqAffinity) else boot_fix(ctx)
+def _fix(ctx: Context, rows: Iterable[RowDelta]) -> Fix:
+    """One fix for all of a device's queues that fired on audited CPUs: a cause shows the fix of one finding."""
+    affinity = ctx.observation.after.config.affinity
+    if isinstance(affinity, ProbeError):
+        return boot_fix(ctx)
+    fired = [row for row in rows if any(row.counts.get(cpu) for cpu in ctx.audited) and not _is_managed(ctx, row)]
+    known = [affinity.irqs.get(row.irq) for row in fired if row.irq is not None]
+    movable = [item for item in known if isinstance(item, IrqAffinity)]
+    return steer_fix(ctx, movable) if movable else boot_fix(ctx)
 
 
 def _managed_fix(ctx: Context) -> Fix:
