@@ -10,8 +10,17 @@ from auditor.rules.threads import balance_of, confined, foreign_runners
 from auditor.switches import Runner
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError
+from probes.interrupts import InterruptKind
 
 MAX_THREADS = 40
+ALWAYS = (
+    InterruptKind.TICK,
+    InterruptKind.RESCHEDULE,
+    InterruptKind.CALL,
+    InterruptKind.TLB,
+    InterruptKind.IRQ_WORK,
+)
+"""Rows that are shown at 0 too: no row at all means that nothing could be read."""
 
 
 def activity(ctx: Context) -> Activity:
@@ -39,15 +48,14 @@ def _interrupts(ctx: Context, cpu: int) -> Iterable[Counter]:
     rows = () if isinstance(ctx.delta.interrupts, ProbeError) else ctx.delta.interrupts
     for row in rows:
         count = row.counts.get(cpu)
-        if count != 0:
+        if count != 0 or row.kind in ALWAYS:
             yield _counter(ctx, row.label, row.name, count)
 
 
 def _softirqs(ctx: Context, cpu: int) -> Iterable[Counter]:
     rows = {} if isinstance(ctx.delta.softirqs, ProbeError) else ctx.delta.softirqs
     for name, counts in rows.items():
-        if counts.get(cpu) != 0:
-            yield _counter(ctx, name, name, counts.get(cpu))
+        yield _counter(ctx, name, name, counts.get(cpu))
 
 
 def _counter(ctx: Context, label: str, name: str, count: int | None) -> Counter:

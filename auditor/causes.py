@@ -30,7 +30,8 @@ def _severity(members: Sequence[Finding]) -> int:
 
 def _cause(members: list[Finding], total: float) -> Cause:
     taken = sum(finding.cost_us_per_s for finding in members)
-    worst = sorted(members, key=lambda finding: (BAD.index(finding.outcome), -finding.cost_us_per_s))
+    # The interrupt before the thread that handles it, then what failed, then what takes most.
+    worst = sorted(members, key=lambda f: (f.rule == "THR.KBOUND", BAD.index(f.outcome), -f.cost_us_per_s))
     per_second = sum(finding.per_second for finding in members)
     return Cause(
         title=_title(worst),

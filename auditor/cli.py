@@ -52,16 +52,18 @@ class FailOn(str, Enum):
 
 
 Cpus = Annotated[
-    Optional[str], typer.Option(help="CPUs to audit, as in 1,5 or 2-7. Default: those the kernel isolates.")
+    Optional[str],
+    typer.Option(metavar="CPULIST", help="CPUs to audit, as in 1,5 or 2-7. Default: those the kernel isolates."),
 ]
-Window = Annotated[str, typer.Option(help="How long to measure: 30s, 5m (at least 1s).")]
+Window = Annotated[str, typer.Option(metavar="TIME", help="How long to measure: 30s, 5m (at least 1s).")]
 Workload = Annotated[
     Optional[str],
     typer.Option(
-        help="Whom the CPUs belong to: PID, command name, unit or cgroup path. Default: the threads allowed only there."
+        metavar="WHO",
+        help="Whom the CPUs belong to: PID, command name, unit or cgroup path. Default: the threads allowed only there.",
     ),
 ]
-Root = Annotated[str, typer.Option(help="Where the host's root is mounted (/host in a pod).")]
+Root = Annotated[str, typer.Option(metavar="DIR", help="Where the host's root is mounted (/host in a pod).")]
 Load = Annotated[bool, typer.Option("--load", help="Load the housekeeping CPUs with stress-ng, block I/O included.")]
 WorkOption = Annotated[Optional[Work], typer.Option(help="Start a workload on the audited CPUs.")]
 Force = Annotated[bool, typer.Option("--force", help="Let --work run on CPUs that someone owns.")]
@@ -84,14 +86,21 @@ def run(
     cpus: Cpus = None,
     window: Window = "30s",
     workload: Workload = None,
-    from_: Annotated[Optional[str], typer.Option("--from", help="Judge a recording instead of this machine.")] = None,
+    from_: Annotated[
+        Optional[str], typer.Option("--from", metavar="RECORDING", help="Judge a recording instead of this machine.")
+    ] = None,
     root: Root = "/",
     load: Load = False,
     work: WorkOption = None,
     force: Force = False,
     output: Annotated[
         Optional[list[str]],
-        typer.Option("--output", "-o", help="Write the report to a file; its suffix gives the format. Repeatable."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the report to a file; its suffix gives the format. Repeatable.",
+        ),
     ] = None,
     format_: Annotated[Format, typer.Option("--format", help="Format on stdout.")] = Format.TEXT,
     fail_on: Annotated[FailOn, typer.Option(help="Exit 3 from what on.")] = FailOn.FAIL,
@@ -124,7 +133,9 @@ def run(
 
 @app.command()
 def record(
-    output: Annotated[str, typer.Option("--output", "-o", help="Where to: a directory, or a file ending in .tar.gz.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to: a directory, or a file ending in .tar.gz.")
+    ],
     cpus: Cpus = None,
     window: Window = "30s",
     workload: Workload = None,

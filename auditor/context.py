@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from auditor.model import Regime
@@ -20,6 +21,7 @@ from probes.threads import ThreadKey
 
 IDLE_BUSY = 0.01
 SPINNER_BUSY = 0.90
+ENDLESS = sys.maxsize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +53,11 @@ class Context:
     def census(self) -> Census | ProbeError:
         """Who exists, at the end of the window."""
         return self.observation.after.census
+
+    @property
+    def own_visible(self) -> bool:
+        """Whether all own threads are known."""
+        return own_visible(self.observation, self.own_rule)
 
     def since(self, major: int, minor: int) -> bool:
         """Whether the kernel is known to be at least this release."""
@@ -89,15 +96,17 @@ class Context:
     def wakeups(self, cpu: int) -> tuple[int, int]:
         """At least and at most how many wake-ups of own threads fell on this CPU in the window.
 
-        A thread that may run on several audited CPUs counts for none of them at least, for each at most.
+        A thread that may run on several audited CPUs counts for none of them at least, for each at most. Where own
+        threads may be hidden, or ended unseen, there is no upper bound.
         """
+        if not self.own_visible:
+            return 0, ENDLESS
         least = most = 0
         for runner in self.runners:
             cpus = runner.allowed & self.targets.audited
             if runner.key in self.own and cpu in cpus:
                 voluntary = self._voluntary(runner.key)
-                grown = runner.growth.least if runner.growth.most is None else runner.growth.most
-                most += min(grown, voluntary)
+                most += ENDLESS if runner.growth.most is None else min(runner.growth.most, voluntary)
                 least += min(runner.growth.least, voluntary) if runner.allowed == {cpu} else 0
         return least, most
 
@@ -131,7 +140,7 @@ def prepare(
         own=own,
         delta=delta,
         runners=everyone,
-        balances=_balances(observation, delta, targets, everyone, own),
+        balances=_balances(observation, delta, targets, everyone, own, visible=own_visible(observation, own_rule)),
         version=_version(observation.facts.kernel.release),
     )
 
@@ -149,8 +158,18 @@ def _balances(
     targets: Targets,
     everyone: tuple[Runner, ...],
     own: frozenset[ThreadKey],
+    *,
+    visible: bool,
 ) -> tuple[Balance, ...] | ProbeError:
     census = observation.after.census
     if own and isinstance(census, Census) and not census.schedstat:
         return ProbeError("proc/*/task/*/schedstat", "the kernel keeps no switches per thread (CONFIG_SCHED_INFO)")
-    return balances(delta.sched, targets.audited, everyone, own)
+    bracketed = len(observation.samples) > 1
+    return balances(delta.sched, targets.audited, everyone, own, bracketed=bracketed, visible=visible)
+
+
+def own_visible(observation: Observation, rule: OwnRule) -> bool:
+    """Whether all own threads are known: told by affinity, they are only where the whole machine is seen."""
+    ends = (observation.before.census, observation.after.census)
+    named = rule.source != "affinity" and bool(observation.own_before)
+    return all(isinstance(census, Census) and (census.complete or named) for census in ends)

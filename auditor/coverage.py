@@ -29,7 +29,7 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/proc/*/task", _census(ctx), "foreign threads can't be named, own switches not subtracted"
     yield "/proc/*/task/*/schedstat", _thread_schedstat(ctx), "own switches can't be told from foreign ones"
     yield "/proc/stat", delta.busy, "busy or idle is unknown, so the tick can't be judged"
-    yield "/proc/irq", config.affinity, "where device interrupts may fire is unknown"
+    yield "/proc/irq", _affinity(config.affinity), "where device interrupts may fire is unknown"
     affinity = config.affinity
     if isinstance(affinity, IrqAffinities):
         yield "/proc/irq/default_smp_affinity", affinity.default, "where new interrupts will go is unknown"
@@ -39,6 +39,13 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
+
+
+def _affinity(affinity: IrqAffinities | ProbeError) -> object:
+    """One interrupt that can't be read leaves the door undecided."""
+    if isinstance(affinity, ProbeError):
+        return affinity
+    return next((item for item in affinity.irqs.values() if isinstance(item, ProbeError)), affinity)
 
 
 def _census(ctx: Context) -> object:

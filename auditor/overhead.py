@@ -48,15 +48,21 @@ def self_check(host: Host, cpus: Collection[int], clock_ns: Callable[[], int]) -
 
 
 class Meter:
-    """Counts this process from its making to ``stop``."""
+    """Counts this process between the two reads of the counters."""
 
     def __init__(self, audited: frozenset[int]) -> None:
         import psutil
 
         self._process = psutil.Process()
         self._audited = audited
-        self._cpu_s, self._switches = self._read()
-        self._seen = self._here()
+        self._seen = False
+        self._ends: dict[str, tuple[float, int]] = {}
+
+    def mark(self, phase: str) -> None:
+        """Takes the reading of this phase; t0 and t1 are the ends."""
+        if phase in ("t0", "t1"):
+            self._ends[phase] = self._read()
+            self._seen = self._seen or self._here()
 
     def _read(self) -> tuple[float, int]:
         times, switches = self._process.cpu_times(), self._process.num_ctx_switches()
@@ -65,12 +71,12 @@ class Meter:
     def _here(self) -> bool:
         return bool(os.sched_getaffinity(0) & self._audited) or self._process.cpu_num() in self._audited
 
-    def stop(self, checked: str) -> Overhead:
-        """The cost since the start."""
-        cpu_s, switches = self._read()
+    def overhead(self, checked: str) -> Overhead:
+        """The cost of the window, once both ends are marked."""
+        (start_s, before), (end_s, after) = self._ends["t0"], self._ends["t1"]
         return Overhead(
-            cpu_ms=round((cpu_s - self._cpu_s) * 1000),
-            switches=switches - self._switches,
-            on_audited_cpus=self._seen or self._here(),
+            cpu_ms=round((end_s - start_s) * 1000),
+            switches=after - before,
+            on_audited_cpus=self._seen,
             self_check=checked,
         )

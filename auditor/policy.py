@@ -19,6 +19,7 @@ ANY = Limit(warn=0, fail=1)
 LIMITS: Mapping[str, Limit] = {
     "IRQ.DEVICE": ANY,
     "IRQ.MANAGED": ANY,
+    "IRQ.OTHER": Limit(warn=0.2, fail=1),
     "THR.FOREIGN": ANY,
     "THR.KBOUND": ANY,
     "THR.KUNBOUND": ANY,

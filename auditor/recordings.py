@@ -76,7 +76,7 @@ def replay(path: str, cpus: str | None, workload: str | None, window_s: float | 
     window_ns = observation.after.counters.taken_ns - observation.before.counters.taken_ns
     if window_ns <= 0:
         raise UsageError(f"--from {path}: t1 is not after t0")
-    if diff(observation.before.counters, observation.after.counters, targets.audited).another_boot:
+    if diff(observation.before.counters, observation.after.counters, targets.counted).another_boot:
         raise UsageError(f"--from {path}: counters fell between t0 and t1: they are not of one boot")
     return Measured(observation=observation, targets=targets, own=own, run=_run(recording, window_ns, own))
 

@@ -18,7 +18,7 @@ from auditor.own import OwnRule, describe
 from auditor.policy import Policy
 from auditor.stop import Stop
 from auditor.targets import Targets, choose, parse_asked
-from auditor.window import LiveTimeline, Observation, observe
+from auditor.window import LiveTimeline, Observation, nothing, observe
 from probes.bench.errors import ToolError
 from probes.bench.leftovers import clean_leftovers
 from probes.bench.load import load_command, scratch_dir, scratch_note
@@ -178,18 +178,18 @@ def _window(
     recorder: Recorder | None,
 ) -> Measured:
     own = own_rule(options, targets, running)
+    meter = Meter(targets.audited)
     timeline = LiveTimeline(
         live=host,
         window_s=options.window_s,
         clock_ns=time.monotonic_ns,
         wait=stop.wait,
-        on_phase=recorder.phase if recorder else _nothing,
+        on_phase=recorder.phase if recorder else nothing,
+        on_time=meter.mark,
     )
     checked = self_check(TreeHost(options.root), targets.audited, time.monotonic_ns)
-    meter = Meter(targets.audited)
     started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     observation = observe(timeline, facts, targets, own)
-    overhead = meter.stop(checked)
     for child in running:
         child.check()
     run = RunFacts(
@@ -197,15 +197,11 @@ def _window(
         requested_ms=round(options.window_s * 1000),
         load=next((child.command.note for child in running if is_load(child.command)), None),
         work=options.work,
-        overhead=overhead,
+        overhead=meter.overhead(checked),
         interrupted=stop.asked,
         workload=options.workload,
     )
     return Measured(observation=observation, targets=targets, own=own, run=run)
-
-
-def _nothing(phase: str) -> None:
-    """No recorder follows the phases."""
 
 
 def own_rule(options: Options, targets: Targets, running: list[Running]) -> OwnRule:

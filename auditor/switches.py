@@ -112,23 +112,40 @@ def balances(
     audited: frozenset[int],
     all_runners: tuple[Runner, ...],
     own: frozenset[ThreadKey],
+    *,
+    bracketed: bool,
+    visible: bool,
 ) -> tuple[Balance, ...] | ProbeError:
-    """One balance per group of audited CPUs; CPUs without counters at both ends are left out."""
+    """One balance per group of audited CPUs; CPUs without counters at both ends are left out.
+
+    ``bracketed``: samples within the window say what own threads did at least; a copy made by hand has none, and its
+    reads may lie far outside. ``visible``: all own threads are known; else any switch may have been to one of them.
+    """
     if isinstance(sched, ProbeError):
         return sched
     mine = [runner for runner in all_runners if runner.key in own]
     others = [runner for runner in all_runners if runner.key not in own]
     groups = groups_of(audited, [runner.allowed for runner in mine])
-    return tuple(_balance(group, sched, mine, others) for group in groups if group <= set(sched))
+    return tuple(
+        _balance(group, sched, mine, others, bracketed=bracketed, visible=visible)
+        for group in groups
+        if group <= set(sched)
+    )
 
 
 def _balance(
-    group: frozenset[int], sched: Mapping[int, SchedDelta], mine: list[Runner], others: list[Runner]
+    group: frozenset[int],
+    sched: Mapping[int, SchedDelta],
+    mine: list[Runner],
+    others: list[Runner],
+    *,
+    bracketed: bool,
+    visible: bool,
 ) -> Balance:
     total = sum(sched[cpu].switches for cpu in group)
-    own_least = sum(runner.growth.least for runner in mine if runner.allowed <= group)
+    own_least = sum(runner.growth.least for runner in mine if runner.allowed <= group) if bracketed else 0
     here = [runner.growth.most for runner in mine if runner.allowed & group]
-    own_most = None if None in here else sum(most for most in here if most is not None)
+    own_most = None if not visible or None in here else sum(most for most in here if most is not None)
     confined = sum(runner.growth.least for runner in others if runner.allowed and runner.allowed <= group)
     most = max(0, total - own_least)
     least = 0 if own_most is None else max(0, total - own_most)

@@ -123,6 +123,10 @@ def _close(host: Host, cpus: Collection[int], now_ns: int, own: frozenset[Thread
     return Snapshot(counters=counters, runs=runs, census=attempt(lambda: read_census(host)), config=read_config(host))
 
 
+def nothing(phase: str) -> None:  # noqa: ARG001 - what a phase may be followed by
+    """Nobody follows the phases."""
+
+
 @dataclass(kw_only=True, slots=True)
 class LiveTimeline:
     """The real host: waits, one sample a second, until the window is over or ``stop`` says so."""
@@ -132,7 +136,8 @@ class LiveTimeline:
     clock_ns: Callable[[], int]
     wait: Callable[[float], bool]
     """Sleeps that many seconds; True when the run is to end early."""
-    on_phase: Callable[[str], None] = lambda phase: None  # noqa: E731
+    on_phase: Callable[[str], None] = nothing
+    on_time: Callable[[str], None] = nothing
     interrupted: bool = False
     period_s: float = 1.0
 
@@ -141,8 +146,9 @@ class LiveTimeline:
         self.on_phase(phase)
         return self.live
 
-    def now_ns(self, phase: str) -> int:  # noqa: ARG002 - a replay needs the phase
-        """Now."""
+    def now_ns(self, phase: str) -> int:
+        """Now; ``on_time`` lets a meter take its reading."""
+        self.on_time(phase)
         return self.clock_ns()
 
     def samples(self) -> Iterator[tuple[str, bool]]:

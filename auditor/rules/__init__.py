@@ -8,6 +8,7 @@ from auditor.rules.doors import CFG_DOMAIN, IRQ_AFFINITY
 from auditor.rules.fair_server import FAIRSRV
 from auditor.rules.ipi import IPI_RULES
 from auditor.rules.irq import CFG_IRQAFF, CFG_MIRQ, IRQ_DEVICE, IRQ_MANAGED
+from auditor.rules.other import IRQ_OTHER
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.softirq import SIRQ_RULES
 from auditor.rules.threads import THR_FOREIGN, THR_OWNERS, THR_RULES
@@ -20,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     *THR_RULES,
     IRQ_DEVICE,
     IRQ_MANAGED,
+    IRQ_OTHER,
     *SIRQ_RULES,
     *IPI_RULES,
     TICK_LOC,

@@ -58,7 +58,11 @@ def check_foreign(ctx: Context, rule: Rule) -> Iterator[Finding]:
     if isinstance(ctx.balances, ProbeError):
         raise ctx.balances
     for balance in ctx.balances:
-        yield _occupied(ctx, rule, balance) or _counted(ctx, rule, balance)
+        occupied = _occupied(ctx, rule, balance)
+        if occupied:
+            yield occupied
+        if not occupied or occupied.cpus != balance.cpus:
+            yield _counted(ctx, rule, balance)
     missing = set(ctx.audited) - {cpu for balance in ctx.balances for cpu in balance.cpus}
     if missing:
         yield rule.finding(
@@ -134,30 +138,33 @@ def _unnamed(ctx: Context, balance: Balance, least: int) -> int:
 
 
 def _occupied(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
-    """A CPU busy without a single switch: one thread held it throughout. If none of ours did, someone else's did."""
-    if balance.total:
-        return None
-    busy = [(cpu, busy.busy * ctx.window_s) for cpu in balance.cpus if (busy := ctx.busy(cpu)) is not None]
-    unexplained = {
-        cpu: busy_s - _explained_s(ctx, cpu) for cpu, busy_s in busy if busy_s - _explained_s(ctx, cpu) > UNEXPLAINED_S
+    """CPUs busy without a single switch: one thread held each throughout. What none of ours did, someone else's did.
+
+    An own thread that was switched to elsewhere may have begun here: it excuses as far as it ran, but proves nothing.
+    """
+    busy = {
+        cpu: busy.busy * ctx.window_s for cpu in balance.cpus if (busy := ctx.busy(cpu)) and not _switches(ctx, cpu)
     }
-    if not unexplained:
+    held = {cpu for cpu, busy_s in busy.items() if busy_s > UNEXPLAINED_S}
+    here = [runner for runner in ctx.runners if runner.allowed & held]
+    stayed_s, moved_s = (_ran_s(ctx, here, stayed=stayed) for stayed in (True, False))
+    more_s = sum(busy[cpu] for cpu in held) - stayed_s
+    if more_s <= UNEXPLAINED_S:
         return None
-    suspects = [
-        runner.status.name for cpu in unexplained for runner in ctx.runners if _stayed(runner) and cpu in runner.allowed
-    ]
+    suspects = sorted({runner.status.name for runner in here if runner.key not in ctx.own and _stayed(runner)})
+    proved = bool(suspects) and more_s - moved_s > UNEXPLAINED_S
     return rule.finding(
-        Outcome.FAIL if suspects else Outcome.UNKNOWN,
-        unexplained,
-        detail=f"busy {max(unexplained.values()):.1f} s more than the own threads ran, without a switch: a foreign thread held the "
-        "CPU throughout" + (f"; it may be {', '.join(sorted(set(suspects))[:4])}" if suspects else ""),
-        fix=thread_fix(ctx),
+        Outcome.FAIL if proved else Outcome.UNKNOWN,
+        held,
+        detail=f"busy {more_s:.1f} s more than own threads here ran, without a switch: another thread held the CPU"
+        + (f"; it may be {', '.join(suspects[:4])}" if suspects else ""),
+        fix=thread_fix(ctx) if proved else None,
         origin="threads",
     )
 
 
-def _explained_s(ctx: Context, cpu: int) -> float:
-    mine = [runner for runner in ctx.runners if cpu in runner.allowed and runner.key in ctx.own]
+def _ran_s(ctx: Context, here: Sequence[Runner], *, stayed: bool) -> float:
+    mine = [runner for runner in here if runner.key in ctx.own and _stayed(runner) is stayed]
     return sum((runner.growth.run_ns or 0) / 1e9 for runner in mine)
 
 
@@ -320,7 +327,7 @@ someone else, however short. Own threads that may run on several audited CPUs ar
 THR_RULES = (
     Rule(
         id="THR.USER",
-        title="foreign user thread",
+        title="foreign user threads",
         kind=Kind.MEASURED,
         why="""User threads of others that ran here: exact where they may only run on audited CPUs, else by samples once a second, which miss
 most short runs. Fails from 10 ms of CPU time or three sightings on.""",
@@ -328,7 +335,7 @@ most short runs. Fails from 10 ms of CPU time or three sightings on.""",
     ),
     Rule(
         id="THR.KBOUND",
-        title="bound kernel thread",
+        title="bound kernel threads",
         kind=Kind.MEASURED,
         why="""Kernel threads bound to this CPU exist everywhere; only their running counts. The name of a kworker tells its queue;
 migration/N wakes once in four seconds for the soft-lockup watchdog.""",
@@ -336,7 +343,7 @@ migration/N wakes once in four seconds for the soft-lockup watchdog.""",
     ),
     Rule(
         id="THR.KUNBOUND",
-        title="unbound kernel thread",
+        title="unbound kernel threads",
         kind=Kind.MEASURED,
         why="Kernel threads that could run elsewhere (kworker/u*, rcu*, kswapd …) seen here. nohz_full keeps them away since 5.9.",
         check=check_named,

@@ -60,6 +60,7 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
                 Outcome.NOT_EXERCISED if ctx.policy.busy_poll else Outcome.NOT_APPLICABLE,
                 [cpu],
                 detail=f"the CPU was {busy.busy:.1%} busy: an idle CPU stops its tick on any kernel; --work spin judges it",
+                evidence=[_evidence(ctx, cpu, count)],
             )
         else:
             yield _judged(ctx, rule, cpu, _ticks(ctx, cpu, count, busy.busy * ctx.window_s))
@@ -132,18 +133,17 @@ def _judged(ctx: Context, rule: Rule, cpu: int, ticks: Ticks) -> Finding:
         limit=bound(outcome, limit),
         unit="/busy s",
         detail=f"{ticks.raw} ticks in {ticks.busy_s:.1f} busy seconds{less}{meaning}",
-        evidence=[
-            Evidence(
-                path="/proc/interrupts",
-                field=f"{ctx.rows(InterruptKind.TICK)[0].label} CPU{cpu}",
-                value=f"+{ticks.raw}",
-            )
-        ],
+        evidence=[_evidence(ctx, cpu, ticks.raw)],
         fix=_fix(ctx, cpu) if bad else None,
         origin="tick",
         per_second=rate(net, ctx.window_s) if bad else 0,
         cost_us_per_s=weight("TICK", rate(net, ctx.window_s)) if bad else 0,
     )
+
+
+def _evidence(ctx: Context, cpu: int, count: int) -> Evidence:
+    label = ctx.rows(InterruptKind.TICK)[0].label
+    return Evidence(path="/proc/interrupts", field=f"{label} CPU{cpu}", value=f"+{count}")
 
 
 def _limit(limit: Limit, own_per_s: float) -> Limit:

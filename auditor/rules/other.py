@@ -1,0 +1,72 @@
+"""Interrupts that no other rule judges: NMI, machine checks, thermal events, the hypervisor's. None may go unnamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from auditor.context import Context
+from auditor.model import Evidence, Finding, Kind, Outcome
+from auditor.rules.base import Rule, bound, judge, rate, settle, weight
+from probes.delta import RowDelta
+from probes.interrupts import InterruptKind
+
+JUDGED_ELSEWHERE = (
+    InterruptKind.DEVICE,
+    InterruptKind.TICK,
+    InterruptKind.RESCHEDULE,
+    InterruptKind.CALL,
+    InterruptKind.TLB,
+    InterruptKind.IRQ_WORK,
+)
+KINDS = tuple(kind for kind in InterruptKind if kind not in JUDGED_ELSEWHERE)
+
+
+def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """IRQ.OTHER."""
+    rows = ctx.rows(*KINDS)
+    limit = ctx.policy.limits[rule.id]
+    control = ctx.control_rate(lambda cpu: _events(rows, cpu))
+    for cpu in ctx.audited:
+        events = _events(rows, cpu)
+        if events is None:
+            yield rule.finding(
+                Outcome.UNKNOWN, [cpu], detail="a row has no column for this CPU at both ends of the window"
+            )
+            continue
+        outcome = settle(judge(events, ctx.window_s, limit), events, control, limit, shut=False)
+        grown = [row for row in rows if row.counts.get(cpu)]
+        yield rule.finding(
+            outcome,
+            [cpu],
+            observed=rate(events, ctx.window_s),
+            limit=bound(outcome, limit),
+            unit="/s",
+            detail=", ".join(f"{row.name} {row.counts[cpu]}" for row in grown) or "none counted",
+            evidence=[
+                Evidence(path="/proc/interrupts", field=f"{row.label} CPU{cpu}", value=f"+{row.counts[cpu]}")
+                for row in grown
+            ],
+            origin="other",
+            per_second=rate(events, ctx.window_s),
+            cost_us_per_s=weight("IRQ", rate(events, ctx.window_s)),
+        )
+
+
+def _events(rows: list[RowDelta], cpu: int) -> int | None:
+    """The sum, with NMI and PMI as one: both count the same event, so the larger speaks for both."""
+    counts = [(row.kind, row.counts.get(cpu)) for row in rows]
+    if any(count is None for _, count in counts):
+        return None
+    twins = [count or 0 for kind, count in counts if kind in (InterruptKind.NMI, InterruptKind.PMI)]
+    rest = sum(count or 0 for kind, count in counts if kind not in (InterruptKind.NMI, InterruptKind.PMI))
+    return max(twins, default=0) + rest
+
+
+IRQ_OTHER = Rule(
+    id="IRQ.OTHER",
+    title="other interrupts",
+    kind=Kind.MEASURED,
+    why="""NMIs and PMU interrupts (perf, the hard-lockup watchdog: about one in ten seconds), machine-check polls (one in five
+minutes), thermal events, posted and hypervisor interrupts. Few are information; a stream of them is noise.""",
+    check=check,
+)
