@@ -1,26 +1,28 @@
 """The difference of two instants, per CPU: what happened in the window.
 
-A count is None where it can't be known: a row freed and re-created, a CPU that has no column at one end. A counter that can't
-fall within one boot (softirqs, LOC and the like) and fell anyway says that the two ends are of different boots.
+A count is None where it can't be known: a row freed and re-created, a CPU that has no column at one end. A counter that
+can't fall within one boot (softirqs, LOC and the like) and fell anyway says that the two ends are of different boots.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from probes.counters import counter_delta
 from probes.cpuidle import CpuIdle
 from probes.cpustat import CpuStat, CpuTimes
-from probes.host import ProbeError
+from probes.host import ProbeError, SourceState
+from probes.interrupts import PATH as INTERRUPTS
 from probes.interrupts import InterruptKind, InterruptRow, Interrupts
 from probes.schedstat import SchedStat
 from probes.snapshot import Counters
 from probes.softirqs import Softirqs
 
-T = TypeVar("T")
+SHORTEST_S = 1e-9
+"""A window of no length (a clock that stands still, ends in the wrong order) counts as the shortest there is."""
 ANOTHER_BOOT = "a counter fell that can't fall within one boot: both ends of the window must be of one boot"
+NOT_READ = ProbeError("sys/devices/system/cpu/cpu*/cpuidle", "not read for this CPU", SourceState.MISSING)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +52,7 @@ class BusyDelta:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedDelta:
-    """Growth of one CPU's schedstat: switches to a thread, and nanoseconds that threads ran (counted when they leave)."""
+    """Growth of one CPU's schedstat: switches to a thread, nanoseconds that threads ran (counted when they leave)."""
 
     switches: int
     run_ns: int
@@ -72,6 +74,7 @@ class Delta:
     """Everything that was counted between two instants ``window_s`` apart."""
 
     window_s: float
+    """Always more than 0, so that rates exist: see SHORTEST_S."""
     interrupts: tuple[RowDelta, ...] | ProbeError
     softirqs: Mapping[str, Mapping[int, int | None]] | ProbeError
     busy: Mapping[int, BusyDelta] | ProbeError
@@ -89,12 +92,12 @@ def diff(before: Counters, after: Counters, cpus: Collection[int], *, ticks_per_
     """What was counted on these CPUs between two reads; sources that either end lacks stay ProbeErrors."""
     window_s = (after.taken_ns - before.taken_ns) / 1e9
     return Delta(
-        window_s=window_s,
+        window_s=max(window_s, SHORTEST_S),
         interrupts=_diff_interrupts(before.interrupts, after.interrupts, cpus),
         softirqs=_diff_softirqs(before.softirqs, after.softirqs, cpus),
         busy=_diff_busy(before.cpustat, after.cpustat, cpus, window_s * ticks_per_s),
         sched=_diff_sched(before.schedstat, after.schedstat, cpus),
-        idle={cpu: _diff_idle(before.cpuidle[cpu], after.cpuidle[cpu]) for cpu in cpus},
+        idle={cpu: _diff_idle(before.cpuidle.get(cpu, NOT_READ), after.cpuidle.get(cpu, NOT_READ)) for cpu in cpus},
     )
 
 
@@ -108,16 +111,20 @@ def _diff_interrupts(
     # Labels alone are no identity: numbers are recycled, and ppc has two rows called LOC.
     old = {(row.label, row.text): row for row in before.rows}
     new = {(row.label, row.text): row for row in after.rows}
+    if len(old) < len(before.rows) or len(new) < len(after.rows):
+        return ProbeError(INTERRUPTS, "two rows of one label and text: which is which can't be told")
+    if any(_fell(old.get(key), row, cpus) for key, row in new.items() if row.irq is None):
+        return ProbeError(INTERRUPTS, ANOTHER_BOOT)
     rows = [_row_delta(old.get(key), row, cpus) for key, row in new.items()]
-    rows += [_vanished(row, cpus) for key, row in old.items() if key not in new]
-    if any(row.irq is None and None in _present(row, before, after).values() for row in rows):
-        return ProbeError("proc/interrupts", ANOTHER_BOOT)
-    return tuple(rows)
+    return (*rows, *(_vanished(row, cpus) for key, row in old.items() if key not in new))
 
 
-def _present(row: RowDelta, before: Interrupts, after: Interrupts) -> dict[int, int | None]:
-    both = set(before.cpus) & set(after.cpus)
-    return {cpu: count for cpu, count in row.counts.items() if cpu in both}
+def _fell(before: InterruptRow | None, after: InterruptRow, cpus: Collection[int]) -> bool:
+    """Whether a counter fell that is there at both ends; a CPU may lack one (offline, IPI rows of old arm kernels)."""
+    if before is None:
+        return False
+    both = [cpu for cpu in cpus if cpu in before.counts and cpu in after.counts]
+    return any(counter_delta(before.counts[cpu], after.counts[cpu]) is None for cpu in both)
 
 
 def _row_delta(before: InterruptRow | None, after: InterruptRow, cpus: Collection[int]) -> RowDelta:
@@ -207,9 +214,10 @@ def _diff_sched(
         start, end = before.cpus.get(cpu), after.cpus.get(cpu)
         if start is None or end is None:
             continue
-        if end.switches < start.switches or end.run_ns < start.run_ns:
+        switches = counter_delta(start.switches, end.switches)  # unsigned long: 32 bits on 32-bit kernels
+        if switches is None or end.run_ns < start.run_ns:
             return ProbeError("proc/schedstat", ANOTHER_BOOT)
-        found[cpu] = SchedDelta(switches=end.switches - start.switches, run_ns=end.run_ns - start.run_ns)
+        found[cpu] = SchedDelta(switches=switches, run_ns=end.run_ns - start.run_ns)
     return found
 
 
@@ -218,12 +226,14 @@ def _diff_idle(before: CpuIdle | ProbeError, after: CpuIdle | ProbeError) -> tup
         return before
     if isinstance(after, ProbeError):
         return after
-    old = {state.index: state for state in before.states}
+    changed = ProbeError("sys/devices/system/cpu/cpu*/cpuidle", "the states changed in the window")
+    if len(before.states) != len(after.states):
+        return changed
     found = []
-    for state in after.states:
-        start = old.get(state.index)
-        if start is None or start.name != state.name or state.usage < start.usage or state.time_us < start.time_us:
-            return ProbeError("sys/devices/system/cpu/cpu*/cpuidle", "the states changed in the window")
+    for start, state in zip(before.states, after.states, strict=True):
+        same = (start.index, start.name) == (state.index, state.name)
+        if not same or state.usage < start.usage or state.time_us < start.time_us:
+            return changed
         found.append(
             IdleDelta(
                 name=state.name,

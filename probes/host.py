@@ -62,9 +62,9 @@ class Host(Protocol):
 
 
 def os_error(path: str, error: OSError | ValueError) -> ProbeError:
-    """Names the reason of a failed system call in the words of ``coverage[]``; ValueError: the path holds a NUL."""
-    if isinstance(error, ValueError):
-        return ProbeError(path, "no such file: a name can't hold NUL", SourceState.MISSING)
+    """Names the reason of a failed system call in the words of ``coverage[]``; ValueError: no file has such a name."""
+    if isinstance(error, ValueError):  # NUL, or a lone surrogate that stands for no byte
+        return ProbeError(path, "no such file", SourceState.MISSING)
     if error.errno in (errno.ENOENT, errno.ESRCH, errno.ENOTDIR, errno.ENODEV, errno.ENXIO):
         return ProbeError(path, "no such file", SourceState.MISSING)
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -107,8 +107,8 @@ def _follow(root: str, path: str) -> str:
 class TreeHost:
     """A machine as the directory tree below ``root``.
 
-    An image or a mounted node may hold absolute links (``/var/lib/kubelet``): they are followed below ``root``. /proc and
-    /sys have only links of the kernel's own, and thousands of files to be read at little cost: they are opened as they are.
+    An image or a mounted node may hold absolute links (``/var/lib/kubelet``): they are followed below ``root``. /proc
+    and /sys hold only the kernel's own links, and thousands of files to be read at little cost: opened as they are.
     """
 
     def __init__(self, root: str = "/") -> None:
@@ -203,7 +203,7 @@ class DictHost:
         return content
 
     def listdir(self, path: str) -> list[str]:
-        """Names below a path, as the paths of files and links imply them; an error given for the path itself is raised."""
+        """Names below a path, as the paths of files and links imply them; an error given for the path is raised."""
         path = path.strip("/")
         failed = self.files.get(path)
         if isinstance(failed, ProbeError):

@@ -1,20 +1,23 @@
-"""What keeps the scheduler off some CPUs, as the kernel itself reports it: boot isolation, nohz_full, cpuset partitions.
+"""What keeps the scheduler off some CPUs, as the kernel reports it: boot isolation, nohz_full, cpuset partitions.
 
 Sources: Documentation/admin-guide/cgroup-v2.rst (cpuset.cpus.partition), kernel/sched/isolation.c, drivers/base/cpu.c.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.cpulist import parse_cpulist
-from probes.host import Host, ProbeError, SourceState
+from probes.host import Host, ProbeError, SourceState, visible
 from probes.topology import read_cpus
 
 CGROUP_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+CONTROLLERS = frozenset(
+    ("cgroup", "cpu", "cpuset", "debug", "dmem", "hugetlb", "io", "irq", "memory", "misc", "perf_event", "pids", "rdma")
+)
+"""What stands before the first dot of interface files; every other name may be a cgroup (``lxc.payload.db``)."""
 MAX_CGROUPS = 4000
-"""A node with more is judged by cpuset.cpus.isolated and schedstat; the walk says that it was cut."""
+"""How many are looked at, parents first. A node with more is judged by cpuset.cpus.isolated and schedstat."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,8 +39,11 @@ class Isolation:
     nohz_full: frozenset[int] | ProbeError
     """Missing: the kernel has no CONFIG_NO_HZ_FULL. Reads ``(null)`` where no CPU was asked for."""
     partitions: tuple[Partition, ...] | ProbeError
+    """Partitions prove isolation, their absence proves nothing: see ``walk_cut``."""
     cgroup_isolated: frozenset[int] | ProbeError
-    """cpuset.cpus.isolated of the root cgroup (since 6.8, only there): boot isolation and isolated partitions together."""
+    """cpuset.cpus.isolated of the root cgroup (since 6.8, only there): isolation by boot and partitions together."""
+    walk_cut: bool = False
+    """There are more than MAX_CGROUPS cgroups: ``partitions`` may lack some."""
 
     def partitioned(self) -> frozenset[int]:
         """CPUs of valid isolated partitions."""
@@ -53,11 +59,14 @@ class Isolation:
 
 def read_isolation(host: Host) -> Isolation:
     """Never raises: each source is its value or its ProbeError."""
+    root = cgroup2_root(host)
+    partitions, cut = (root, False) if isinstance(root, ProbeError) else _walk(host, root)
     return Isolation(
         boot=_cpus(host, "isolated"),
         nohz_full=_cpus(host, "nohz_full"),
-        partitions=_read_partitions(host),
-        cgroup_isolated=_read_cgroup_isolated(host),
+        partitions=partitions,
+        cgroup_isolated=root if isinstance(root, ProbeError) else _cpuset(host, f"{root}/cpuset.cpus.isolated"),
+        walk_cut=cut,
     )
 
 
@@ -68,59 +77,62 @@ def _cpus(host: Host, which: str) -> frozenset[int] | ProbeError:
         return error
 
 
-def cgroup2_root(host: Host) -> str | None:
-    """Where cgroup v2 is mounted: cgroup.controllers exists in its root only there."""
+def cgroup2_root(host: Host) -> str | ProbeError:
+    """Where cgroup v2 is mounted: cgroup.controllers exists in its root only there. Else why that can't be told."""
+    reason = ProbeError(CGROUP_ROOTS[0], "no cgroup v2 hierarchy is mounted here", SourceState.MISSING)
     for root in CGROUP_ROOTS:
         try:
             host.read(f"{root}/cgroup.controllers")
-        except ProbeError:
+        except ProbeError as error:
+            if error.state is not SourceState.MISSING:
+                reason = error
             continue
         return root
-    return None
+    return reason
 
 
-def _read_cgroup_isolated(host: Host) -> frozenset[int] | ProbeError:
-    path = f"{cgroup2_root(host) or CGROUP_ROOTS[0]}/cpuset.cpus.isolated"
-    try:
-        return parse_cpulist(host.read(path), path=path)
-    except ProbeError as error:
-        return error
+def _walk(host: Host, root: str) -> tuple[tuple[Partition, ...], bool]:
+    """Partitions, and whether there are more cgroups than are looked at.
 
-
-def _read_partitions(host: Host) -> tuple[Partition, ...] | ProbeError:
-    root = cgroup2_root(host)
-    if root is None:
-        return ProbeError(CGROUP_ROOTS[0], "no cgroup v2 hierarchy is mounted here", SourceState.MISSING)
-    return tuple(_walk(host, root))
-
-
-def _walk(host: Host, root: str) -> Iterator[Partition]:
-    """Partitions below root. A cgroup without cpuset.cpus.partition has no cpuset children: its subtree is left out."""
+    A cgroup without cpuset.cpus.partition has no children with one: its subtree is left out. The real root never has
+    one, that of a cgroup namespace may.
+    """
+    found: list[Partition] = []
     queue = [root]
-    for path in queue:
-        for name in _directories(host, path)[: MAX_CGROUPS - len(queue)]:
-            child = f"{path}/{name}"
-            try:
-                state = host.read(f"{child}/cpuset.cpus.partition").strip()
-            except ProbeError:
-                continue
-            queue.append(child)
-            if state and state != "member":
-                yield Partition(path=child, state=state, cpus=_effective(host, child))
+    for seen, path in enumerate(queue):
+        if seen == MAX_CGROUPS:
+            return tuple(found), True
+        state = _state(host, path)
+        if state not in ("", "member"):
+            found.append(_partition(host, path, state))
+        if state or path == root:
+            queue += [f"{path}/{name}" for name in _cgroups(host, path)]
+    return tuple(found), False
 
 
-def _directories(host: Host, path: str) -> list[str]:
-    """Sub-cgroups: in cgroup v2 every interface file has a dot, and names with a dot that are directories end in a type."""
+def _state(host: Host, path: str) -> str:
+    try:
+        return host.read(f"{path}/cpuset.cpus.partition").strip()
+    except ProbeError:
+        return ""
+
+
+def _partition(host: Host, path: str, state: str) -> Partition:
+    cpus = _cpuset(host, f"{path}/cpuset.cpus.effective")
+    return Partition(path=visible(path), state=state, cpus=frozenset() if isinstance(cpus, ProbeError) else cpus)
+
+
+def _cgroups(host: Host, path: str) -> list[str]:
+    """Sub-cgroups of a cgroup: what is no interface file, and all of these are named ``controller.what``."""
     try:
         names = host.listdir(path)
     except ProbeError:
         return []
-    return [name for name in names if "." not in name or name.endswith((".slice", ".scope", ".service", ".mount"))]
+    return [name for name in names if "." not in name or name.partition(".")[0] not in CONTROLLERS]
 
 
-def _effective(host: Host, cgroup: str) -> frozenset[int]:
-    path = f"{cgroup}/cpuset.cpus.effective"
+def _cpuset(host: Host, path: str) -> frozenset[int] | ProbeError:
     try:
         return parse_cpulist(host.read(path), path=path)
-    except ProbeError:
-        return frozenset()
+    except ProbeError as error:
+        return error

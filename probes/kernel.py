@@ -7,8 +7,25 @@ from dataclasses import dataclass
 
 from probes.host import Host, ProbeError
 
-VIRTUAL_VENDORS = ("QEMU", "VMware", "Xen", "innotek", "Microsoft Corporation", "Amazon EC2", "Google", "KVM", "Bochs")
-"""DMI system vendors that are (Microsoft, Google, Amazon: mostly) hypervisors; used only beside the CPU flag."""
+VIRTUAL_VENDORS = (
+    "QEMU",
+    "VMware",
+    "Xen",
+    "innotek",
+    "Microsoft Corporation",
+    "Amazon EC2",
+    "Google",
+    "KVM",
+    "Bochs",
+    "Red Hat",
+    "OpenStack",
+    "Parallels",
+    "Apple Inc.",
+    "Alibaba Cloud",
+    "Tencent Cloud",
+    "Hetzner",
+)
+"""DMI system vendors of virtual machines (some sell bare metal as well): asked only where no CPU flag decides."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +41,7 @@ class Kernel:
     hypervisor: str | None
     """None on bare metal, "unknown" where nothing tells."""
     hz: int | None
+    """Ticks per second, None where the kernel's configuration can't be read."""
 
 
 def read_kernel(host: Host, *, arch: str = "") -> Kernel:
@@ -73,8 +91,10 @@ def _hypervisor(host: Host, cpuinfo: str) -> str | None:
 
 
 def _hz(host: Host, release: str) -> int | None:
-    """CONFIG_HZ of the running kernel, where its config file is readable."""
+    """CONFIG_HZ of the running kernel: Debian keeps its config in /boot, Fedora beside the modules."""
     if not release or "/" in release:
         return None
-    match = re.search(r"^CONFIG_HZ=([0-9]{1,5})$", _text(host, f"boot/config-{release}"), re.MULTILINE)
-    return int(match[1]) if match else None
+    for path in (f"boot/config-{release}", f"lib/modules/{release}/config"):
+        if match := re.search(r"^CONFIG_HZ=([1-9][0-9]{0,4})$", _text(host, path), re.MULTILINE):
+            return int(match[1])
+    return None

@@ -1,43 +1,57 @@
 """Recordings: the files of a run, written as they were read and replayed on any machine.
 
-A directory or a .tar.gz of one: ``recording.json``, then the trees ``t0``, ``samples/0001`` …, ``t1``. Files of processes
-lie in a tree's ``bundle.txt`` as ``path:line``, the way ``grep -H ''`` prints them. A recording is untrusted input.
+A directory or a .tar.gz of one: ``recording.json``, then the trees ``t0``, ``samples/0001`` …, ``t1``. Files of
+processes lie in a tree's ``bundle.txt`` as ``path:line``, the way ``grep -H ''`` prints them. A recording is untrusted.
 """
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import stat
-import tarfile
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from probes.host import MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode
+from probes.host import DictHost, Host, ProbeError, SourceState, decode, visible
+from probes.recorded_files import MAX_FILES, MAX_TOTAL_BYTES, META, recorded_files
+from probes.recorded_files import RecordingError as RecordingError
 
 SCHEMA = "cpu-audit/recording/v1"
-MAX_FILES = 500_000
-MAX_TOTAL_BYTES = 1 << 30
 BUNDLE = "bundle.txt"
-
-
-class RecordingError(Exception):
-    """A recording that can't be used; the message says where and why."""
+MAX_BUNDLE_CHARS = 32 << 20
+"""What is written into one bundle; the files of more threads than that lie beside it, each for itself."""
+MAX_BUNDLE_LINES = 2_000_000
+MAX_META_BYTES = 32 << 20
+MAX_PATH = 1024
+MAX_DEPTH = 32
+"""Characters and parts of a path in a recording: every part costs memory when the tree is a host."""
+MAX_NS = 1 << 63
+MAX_SAMPLES = 100_000  # a day has 86400 seconds
+_SAMPLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
 @dataclass(kw_only=True, slots=True)
 class Tree:
-    """What was read in one phase: texts, errors, modes."""
+    """What was read in one phase: texts, errors of files and directories, modes, links.
+
+    What worked once outranks what failed: a thread may end between two reads of a phase.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
     errors: dict[str, ProbeError] = field(default_factory=dict)
     modes: dict[str, int] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+    listed: set[str] = field(default_factory=set)
+
+    def fail(self, path: str, error: ProbeError) -> None:
+        """Remembers that a file or directory could not be read."""
+        if path not in self.files and path not in self.listed:
+            self.errors[path] = error
 
     def host(self) -> DictHost:
         """The tree as a host: what was not recorded is missing."""
-        return DictHost({**self.files, **self.errors}, self.links, self.modes)
+        return DictHost({**self.errors, **self.files}, self.links, self.modes)
 
 
 class Recorder:
@@ -54,25 +68,35 @@ class Recorder:
 
     def read(self, path: str) -> str:
         """Reads and remembers, also that it failed."""
+        path = path.lstrip("/")
         try:
             text = self._tree.files[path] = self.host.read(path)
         except ProbeError as error:
-            self._tree.errors[path] = error
+            self._tree.fail(path, error)
             raise
+        self._tree.errors.pop(path, None)
         return text
 
     def listdir(self, path: str) -> list[str]:
-        """Names are implied by what is then read."""
-        return self.host.listdir(path)
+        """Names are implied by what is then read; a failure is remembered."""
+        path = path.strip("/")
+        try:
+            names = self.host.listdir(path)
+        except ProbeError as error:
+            self._tree.fail(path, error)
+            raise
+        self._tree.listed.add(path)
+        self._tree.errors.pop(path, None)
+        return names
 
     def readlink(self, path: str) -> str:
         """Reads and remembers a link."""
-        target = self._tree.links[path] = self.host.readlink(path)
+        target = self._tree.links[path.lstrip("/")] = self.host.readlink(path)
         return target
 
     def mode(self, path: str) -> int:
         """Reads and remembers the permission bits."""
-        mode = self._tree.modes[path] = self.host.mode(path)
+        mode = self._tree.modes[path.lstrip("/")] = self.host.mode(path)
         return mode
 
 
@@ -85,19 +109,19 @@ class Recording:
 
     @property
     def samples(self) -> list[str]:
-        """Names of the sample phases, in order."""
-        return sorted(name for name in self.trees if name.startswith("samples/"))
+        """Names of the sample phases, in order: ``samples/10000`` comes after ``samples/9999``."""
+        return sorted((name for name in self.trees if name.startswith("samples/")), key=lambda name: (len(name), name))
 
     def time_ns(self, phase: str) -> int | None:
         """Monotonic time of a phase, None where it was not recorded."""
         times = self.meta.get("times_ns")
         value = times.get(phase) if isinstance(times, dict) else None
-        return value if isinstance(value, int) and value >= 0 else None
+        return value if type(value) is int and 0 <= value < MAX_NS else None
 
     def text(self, name: str) -> str:
         """A text of recording.json, "" where there is none."""
         value = self.meta.get(name)
-        return value if isinstance(value, str) else ""
+        return visible(value) if isinstance(value, str) else ""
 
 
 def describe_files(trees: Mapping[str, Tree]) -> dict[str, dict[str, object]]:
@@ -111,13 +135,22 @@ def describe_files(trees: Mapping[str, Tree]) -> dict[str, dict[str, object]]:
     return found
 
 
+def describe_links(trees: Mapping[str, Tree]) -> dict[str, str]:
+    """``links`` of recording.json: targets, which a plain file can't be."""
+    return {f"{phase}/{path}": target for phase, tree in trees.items() for path, target in tree.links.items()}
+
+
 def entries(trees: Mapping[str, Tree]) -> Iterator[tuple[str, bytes]]:
     """The files of a recording, below its directory."""
     for phase, tree in trees.items():
-        bundle = []
+        bundle: list[str] = []
+        chars = 0
         for path, text in sorted(tree.files.items()):
-            if _bundled(path, text):
-                bundle += [f"{path}:{line}\n" for line in text.removesuffix("\n").split("\n")]
+            lines = [f"{path}:{line}\n" for line in text.split("\n")[:-1]] if _bundled(path, text) else []
+            size = sum(map(len, lines))
+            if lines and chars + size <= MAX_BUNDLE_CHARS and len(bundle) + len(lines) <= MAX_BUNDLE_LINES:
+                bundle += lines
+                chars += size
             else:
                 yield f"{phase}/{path}", text.encode()
         if bundle:
@@ -126,22 +159,29 @@ def entries(trees: Mapping[str, Tree]) -> Iterator[tuple[str, bytes]]:
 
 def _bundled(path: str, text: str) -> bool:
     """Thousands of small files of threads go into one; an empty text has no line there, so it stays a file."""
-    return path.startswith("proc/") and path.split("/")[1].isdecimal() and text.endswith("\n")
+    of_process = path.startswith("proc/") and path.split("/")[1].isdecimal()
+    return of_process and text.endswith("\n") and ":" not in path and "\n" not in path
 
 
 def load_recording(path: str) -> Recording:
     """Raises RecordingError for what is no recording, leaves its directory, or is larger than its bounds."""
     trees: dict[str, Tree] = {}
     meta: Mapping[str, object] = {}
-    total = 0
-    for count, (name, data) in enumerate(_members(path)):
-        total += len(data)
-        if count >= MAX_FILES or total > MAX_TOTAL_BYTES:
-            raise RecordingError(f"{path}: more than {MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB")
-        if name == "recording.json":
+    seen: set[str] = set()
+    total = files = 0
+    for name, data in recorded_files(path):
+        if name in seen:
+            raise RecordingError(f"{path}: {name!r} is there twice")
+        seen.add(name)
+        if name == META:
             meta = _parse_meta(path, data)
-        elif placed := _place(name):
-            _add(trees.setdefault(placed[0], Tree()), placed[1], decode(data))
+            continue
+        text = decode(data)
+        total += max(len(data), len(text))  # bytes that are no UTF-8 come as four characters each
+        if placed := _place(name):
+            files += _add(trees.setdefault(placed[0], Tree()), placed[1], text, f"{path}: {name!r}")
+        if total > MAX_TOTAL_BYTES or files > MAX_FILES:
+            raise RecordingError(f"{path}: more than {MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB")
     if "t0" not in trees or "t1" not in trees:
         raise RecordingError(f"{path}: no trees t0 and t1: not a recording")
     _apply_meta(trees, meta)
@@ -149,94 +189,76 @@ def load_recording(path: str) -> Recording:
 
 
 def _place(name: str) -> tuple[str, str] | None:
-    """Splits a member's name into its phase and the host's path."""
-    parts = PurePosixPath(name).parts
+    """Splits a name into its phase and the host's path; None for what lies nowhere in a recording."""
+    parts = PurePosixPath(name).parts if len(name) <= MAX_PATH else ()
     depth = 2 if parts[:1] == ("samples",) else 1
-    if len(parts) <= depth or parts[0] not in ("t0", "t1", "samples"):
+    if not depth < len(parts) <= MAX_DEPTH or ".." in parts or not _is_phase("/".join(parts[:depth])):
         return None
     return "/".join(parts[:depth]), "/".join(parts[depth:])
 
 
-def _add(tree: Tree, path: str, text: str) -> None:
+def _is_phase(name: str) -> bool:
+    folder, _, number = name.partition("/")
+    return name in ("t0", "t1") or (folder == "samples" and _SAMPLE.fullmatch(number) is not None)
+
+
+def _add(tree: Tree, path: str, text: str, where: str) -> int:
+    """A file, or the many of a bundle; one that is there both ways is what lies there for itself. Returns how many."""
     if path != BUNDLE:
         tree.files[path] = text
-        return
+        return 1
     lines: dict[str, list[str]] = {}
-    for line in text.split("\n"):
+    for count, line in enumerate(io.StringIO(text, newline="\n")):
+        if count >= MAX_BUNDLE_LINES:
+            raise RecordingError(f"{where}: more than {MAX_BUNDLE_LINES} lines")
         name, colon, content = line.partition(":")
-        if colon and ".." not in name.split("/"):
-            lines.setdefault(name.lstrip("/"), []).append(content + "\n")
-    tree.files.update({name: "".join(content) for name, content in lines.items()})
+        if colon:
+            lines.setdefault(name, []).append(content if content.endswith("\n") else content + "\n")
+    for name, contents in lines.items():
+        if placed := _place(f"t0/{name.lstrip('/')}"):
+            tree.files.setdefault(placed[1], "".join(contents))
+    return len(lines)
 
 
 def _parse_meta(path: str, data: bytes) -> Mapping[str, object]:
+    if len(data) > MAX_META_BYTES:
+        raise RecordingError(f"{path}/{META}: larger than {MAX_META_BYTES >> 20} MiB")
     try:
         meta = json.loads(data)
     except (ValueError, RecursionError):
-        raise RecordingError(f"{path}/recording.json: not JSON") from None
+        raise RecordingError(f"{path}/{META}: not JSON") from None
     if not isinstance(meta, dict) or meta.get("schema") != SCHEMA:
-        raise RecordingError(f"{path}/recording.json: schema is not {SCHEMA}")
+        raise RecordingError(f"{path}/{META}: schema is not {SCHEMA}")
     return meta
 
 
-def _apply_meta(trees: Mapping[str, Tree], meta: Mapping[str, object]) -> None:
-    files = meta.get("files")
-    for name, facts in (files if isinstance(files, dict) else {}).items():
+def _apply_meta(trees: dict[str, Tree], meta: Mapping[str, object]) -> None:
+    for phase in _mapping(meta.get("times_ns")):
+        if phase.startswith("samples/") and _is_phase(phase) and len(trees) < MAX_SAMPLES:
+            trees.setdefault(phase, Tree())  # a sample in which nothing could be read is one all the same
+    for name, facts in _mapping(meta.get("files")).items():
         placed = _place(name)
-        if not placed or placed[0] not in trees or not isinstance(facts, dict):
-            continue
-        tree, path = trees[placed[0]], placed[1]
-        if isinstance(facts.get("mode"), int):
-            tree.modes[path] = facts["mode"]
-        if isinstance(facts.get("error"), str):
-            tree.errors[path] = _as_error(path, facts["error"])
+        if placed and placed[0] in trees:
+            _apply_facts(trees[placed[0]], placed[1], _mapping(facts))
+    for name, target in _mapping(meta.get("links")).items():
+        placed = _place(name)
+        if placed and placed[0] in trees and isinstance(target, str):
+            trees[placed[0]].links[placed[1]] = visible(target)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _apply_facts(tree: Tree, path: str, facts: Mapping[str, object]) -> None:
+    mode, error = facts.get("mode"), facts.get("error")
+    if type(mode) is int and 0 <= mode <= 0o7777:
+        tree.modes[path] = mode
+    if isinstance(error, str):
+        tree.fail(path, _as_error(path, error))
 
 
 def _as_error(path: str, text: str) -> ProbeError:
     state, _, reason = text.partition(": ")
-    known = {item.value: item for item in SourceState}
-    return ProbeError(path, reason, known.get(state, SourceState.MALFORMED))
-
-
-def _members(path: str) -> Iterator[tuple[str, bytes]]:
-    if os.path.isdir(path):
-        yield from _walk(path)
-        return
-    try:
-        with tarfile.open(path, "r:*") as archive:
-            yield from _untar(path, archive)
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise RecordingError(f"{path}: not a recording: {error}") from None
-
-
-def _walk(root: str) -> Iterator[tuple[str, bytes]]:
-    for folder, _, names in os.walk(root):
-        for name in sorted(names):
-            full = os.path.join(folder, name)
-            if not stat.S_ISREG(os.lstat(full).st_mode):
-                raise RecordingError(f"{full}: a recording holds only plain files")
-            with open(full, "rb") as file:
-                yield os.path.relpath(full, root), _bounded(full, file.read(MAX_BYTES + 1))
-
-
-def _untar(path: str, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
-    """Member by member into memory: nothing is ever extracted, so no name or link can lead anywhere."""
-    prefix: str | None = None
-    for member in archive:
-        name = member.name.removeprefix("./")
-        if member.isdir():
-            continue
-        if not member.isreg() or ".." in name.split("/") or name.startswith("/"):
-            raise RecordingError(f"{path}: {member.name!r}: a recording holds only plain files below its directory")
-        if member.size > MAX_BYTES:
-            raise RecordingError(f"{path}: {member.name!r} is larger than {MAX_BYTES >> 20} MiB")
-        if prefix is None:
-            prefix = "" if _place(name) or name == "recording.json" else name.split("/")[0] + "/"
-        file = archive.extractfile(member)
-        yield name.removeprefix(prefix), file.read() if file else b""
-
-
-def _bounded(name: str, data: bytes) -> bytes:
-    if len(data) > MAX_BYTES:
-        raise RecordingError(f"{name}: larger than {MAX_BYTES >> 20} MiB")
-    return data
+    known = {item.value: item for item in SourceState if item is not SourceState.READ}
+    return ProbeError(path, visible(reason), known.get(state, SourceState.MALFORMED))

@@ -1,4 +1,4 @@
-"""One instant of a host: every probe read once. Two of them and the samples in between are the raw material of an audit."""
+"""One instant of a host: every probe read once. Two and the samples in between are the raw material of an audit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from probes.cmdline import Cmdline, read_cmdline
 from probes.cpuidle import CpuIdle, read_cpuidle, read_idle_driver
 from probes.cpustat import CpuStat, read_cpustat
-from probes.host import Host, ProbeError
+from probes.host import Host, ProbeError, SourceState
 from probes.interrupts import Interrupts, read_interrupts
 from probes.irq_affinity import IrqAffinities, read_irq_affinity
 from probes.isolation import Isolation, read_isolation
@@ -17,6 +17,7 @@ from probes.kernel import Kernel, read_kernel
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
 from probes.threads import (
+    KTHREADD,
     ThreadKey,
     ThreadRun,
     ThreadStatus,
@@ -26,7 +27,7 @@ from probes.threads import (
     read_cgroup,
     read_processor,
     read_runs,
-    read_statuses,
+    read_status,
 )
 from probes.topology import Topology, read_cpus, read_topology
 
@@ -72,17 +73,19 @@ class Census:
     cgroups: Mapping[int, str]
     schedstat: bool
     """Whether threads carry schedstat, so that switches can be attributed exactly."""
+    unread: int = 0
+    """Threads that exist and whose status may not be read, or makes no sense."""
 
     @property
     def complete(self) -> bool:
         """Whether the whole machine is seen: kthreadd is visible only in the initial PID namespace, without hidepid."""
-        kthreadd = self.statuses.get(ThreadKey(pid=2, tid=2))
-        return kthreadd is not None and kthreadd.kernel
+        kthreadd = self.statuses.get(ThreadKey(pid=KTHREADD, tid=KTHREADD))
+        return kthreadd is not None and kthreadd.kernel and kthreadd.name == "kthreadd" and not self.unread
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """Growth counters of all threads at one instant, and where those that had moved since the sample before last ran."""
+    """Growth of all threads up to one instant, and where those that had moved since the sample before last ran."""
 
     taken_ns: int
     runs: Mapping[ThreadKey, ThreadRun]
@@ -129,7 +132,7 @@ def read_config(host: Host) -> Config:
 def read_counters(
     host: Host, cpus: Collection[int], now_ns: int, schedstat: SchedStat | ProbeError | None = None
 ) -> Counters:
-    """Counters of these CPUs; ``schedstat`` where it was read already, close to the threads that it is compared with."""
+    """Counters of these CPUs; ``schedstat`` where it was read already, close to the threads it is compared with."""
     if schedstat is None:
         schedstat = attempt(lambda: read_schedstat(host))
     return Counters(
@@ -149,9 +152,15 @@ def _cpuidle(host: Host, cpu: int) -> CpuIdle | ProbeError:
 def read_census(host: Host) -> Census:
     """Raises ProbeError where no process can be seen."""
     keys = list_threads(host)
-    statuses = read_statuses(host, keys)
+    statuses: dict[ThreadKey, ThreadStatus] = {}
+    unread = 0
+    for key in keys:
+        try:
+            statuses[key] = read_status(host, key)
+        except ProbeError as error:
+            unread += error.state is not SourceState.MISSING  # missing: it ended meanwhile
     cgroups = {pid: read_cgroup(host, pid) for pid in sorted({key.pid for key in statuses})}
-    return Census(statuses=statuses, cgroups=cgroups, schedstat=has_schedstat(host, keys))
+    return Census(statuses=statuses, cgroups=cgroups, schedstat=has_schedstat(host, keys), unread=unread)
 
 
 def read_sample(
@@ -169,13 +178,21 @@ def read_sample(
     runs = first | read_runs(host, [key for key in attempt_list(host) if key not in mine], schedstat=schedstat)
     if last:
         runs |= read_runs(host, own, schedstat=schedstat)
-    processors: dict[ThreadKey, int] = {}
-    for key in moved(before, runs):
-        if key not in mine:
-            processor = attempt(lambda key=key: read_processor(host, key))  # type: ignore[misc]
-            if not isinstance(processor, ProbeError):
-                processors[key] = processor
-    return Sample(taken_ns=now_ns, runs=runs, processors=processors)
+    return Sample(
+        taken_ns=now_ns,
+        runs=runs,
+        processors=_processors(host, [key for key in moved(before, runs) if key not in mine]),
+    )
+
+
+def _processors(host: Host, keys: Sequence[ThreadKey]) -> dict[ThreadKey, int]:
+    found: dict[ThreadKey, int] = {}
+    for key in keys:
+        try:
+            found[key] = read_processor(host, key)
+        except ProbeError:
+            continue
+    return found
 
 
 def attempt_list(host: Host) -> list[ThreadKey]:

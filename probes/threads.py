@@ -1,9 +1,10 @@
 """Threads of a host: who exists, who ran, where.
 
-Order matters on a nohz_full host: ``schedstat`` and ``status`` take no run queue lock, ``stat`` does (task_cputime_adjusted →
-task_sched_runtime locks the run queue of the CPU the thread is on). So growth is read from ``schedstat``, what a thread is from
-``status``, and ``stat`` is read only of threads that switched, never of one that keeps running.
-Sources: fs/proc/array.c, fs/proc/base.c, Documentation/scheduler/sched-stats.rst.
+Order matters on a nohz_full host: ``schedstat`` and ``status`` take no run queue lock, ``stat`` does
+(task_cputime_adjusted → task_sched_runtime locks the run queue of the CPU the thread is on). So growth is read from
+``schedstat``, what a thread is from ``status``, and ``stat`` is read only of threads that switched, never of one that
+keeps running.
+Sources: fs/proc/array.c, fs/proc/base.c, Documentation/scheduler/sched-stats.rst, cgroups(7).
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
+from probes.counters import parse_count
 from probes.cpulist import parse_cpulist
 from probes.host import Host, ProbeError, SourceState
 
-STATUS_FIELD = re.compile(r"^([A-Za-z_]+):[ \t]*(.*)$", re.MULTILINE)
+MAX_STATUS = 2 << 20
+"""Characters; a process in all of its 65536 groups has three quarters of a mebibyte."""
 STAT_PROCESSOR = 36
 """Index behind the closing parenthesis of comm; field 39 of proc(5)."""
 MAX_THREADS = 400_000
+KTHREADD = 2
+_ID = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
@@ -44,7 +50,7 @@ class ThreadRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadStatus:
-    """What a thread is. A user thread has memory (``Vm…`` lines), a kernel thread has none and is no zombie."""
+    """What a thread is. ``name`` is as printed: line ends and backslashes of comm are escaped."""
 
     name: str
     state: str
@@ -71,45 +77,97 @@ def list_threads(host: Host) -> list[ThreadKey]:
 
 
 def _numbers(names: Iterable[str]) -> list[int]:
-    return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
+    return sorted(int(name) for name in names if _ID.fullmatch(name))
 
 
 def parse_thread_schedstat(text: str, *, path: str = "schedstat") -> ThreadRun:
     """``run_ns wait_ns switches`` of /proc/PID/task/TID/schedstat (fs/proc/base.c proc_pid_schedstat)."""
     fields = text.split()
-    if len(fields) != 3 or not all(field.isdecimal() for field in fields):
-        raise ProbeError(path, "not three numbers")
-    return ThreadRun(run_ns=int(fields[0]), switches=int(fields[2]))
+    counts = [count for field in fields if (count := parse_count(field)) is not None]
+    if len(fields) != 3 or len(counts) != 3 or not text.endswith("\n"):
+        raise ProbeError(path, "not a line of three numbers")
+    return ThreadRun(run_ns=counts[0], switches=counts[2])
 
 
 def parse_status(text: str, *, path: str = "status") -> ThreadStatus:
-    """/proc/PID/task/TID/status. The kernel escapes newlines in Name, so no thread can forge a field."""
-    fields = {match[1]: match[2].strip() for match in STATUS_FIELD.finditer(text)}
+    """/proc/PID/task/TID/status. The kernel escapes line ends in Name, so no thread can forge a field."""
+    if not text.endswith("\n") or len(text) > MAX_STATUS:
+        raise ProbeError(path, "cut, or longer than any status")
+    text = "\n" + text
+    if text.count("\nName:") > 1:
+        raise ProbeError(path, "two fields Name: several snapshots in one file")
+    return ThreadStatus(
+        name=_field(text, "Name", path),
+        state=_field(text, "State", path)[:1],
+        kernel=_is_kernel(text, path),
+        parent_pid=_number(text, "PPid", path),
+        allowed=_cpulist(_field(text, "Cpus_allowed_list", path), path),
+        voluntary_switches=_number(text, "voluntary_ctxt_switches", path),
+        involuntary_switches=_number(text, "nonvoluntary_ctxt_switches", path),
+    )
+
+
+def _value(text: str, field: str) -> str | None:
+    """What stands behind ``field:`` at the start of a line, None where no line starts so."""
+    start = text.find(f"\n{field}:")
+    if start < 0:
+        return None
+    start += len(field) + 2
+    return text[start : text.index("\n", start)].strip(" \t")
+
+
+def _field(text: str, field: str, path: str) -> str:
+    value = _value(text, field)
+    if value is None:
+        raise ProbeError(path, f"no field {field}")
+    return value
+
+
+def _number(text: str, field: str, path: str) -> int:
+    value = _field(text, field, path)
+    number = parse_count(value)
+    if number is None:
+        raise ProbeError(path, f"{field} is not a number: {value[:40]!r}")
+    return number
+
+
+def _is_kernel(text: str, path: str) -> bool:
+    """``Kthread`` says it since 6.10. Before, a kernel thread has no memory and is kthreadd or a child of it.
+
+    No memory (no ``Vm…`` lines) alone is not enough: a user thread gives it up when it ends, before it is a zombie.
+    """
+    told = _value(text, "Kthread")
+    if told in ("0", "1"):
+        return told == "1"
+    if "\nVm" in text or _field(text, "State", path)[:1] in ("Z", "X", "x"):
+        return False
+    return str(KTHREADD) in (_field(text, "PPid", path), _value(text, "Pid"))
+
+
+@lru_cache(maxsize=1024)
+def _shared_cpulist(text: str) -> frozenset[int]:
+    """Thousands of threads have a few masks: each is parsed once and kept once."""
+    return parse_cpulist(text)
+
+
+def _cpulist(text: str, path: str) -> frozenset[int]:
     try:
-        state = fields["State"][:1]
-        has_memory = any(name.startswith("Vm") for name in fields)
-        return ThreadStatus(
-            name=fields["Name"],
-            state=state,
-            kernel=not has_memory and state not in ("Z", "X"),
-            parent_pid=int(fields["PPid"]),
-            allowed=parse_cpulist(fields["Cpus_allowed_list"], path=path),
-            voluntary_switches=int(fields["voluntary_ctxt_switches"]),
-            involuntary_switches=int(fields["nonvoluntary_ctxt_switches"]),
-        )
-    except KeyError as missing:
-        raise ProbeError(path, f"no field {missing.args[0]}") from None
-    except ValueError:
-        raise ProbeError(path, "a number is garbled") from None
+        return _shared_cpulist(text)
+    except ProbeError as error:
+        raise ProbeError(path, error.reason) from None
 
 
 def parse_processor(text: str, *, path: str = "stat") -> int:
-    """Field 39 of /proc/PID/task/TID/stat: the CPU the thread last ran on. comm may hold anything, so cut at the last ``)``."""
+    """Field 39 of /proc/PID/task/TID/stat: the CPU the thread last ran on.
+
+    comm is raw and may hold anything, so cut at the last ``)``. Fields follow on every kernel: without them it is cut.
+    """
     _, closed, rest = text.rpartition(")")
-    fields = rest.split()
-    if not closed or len(fields) <= STAT_PROCESSOR or not fields[STAT_PROCESSOR].isdecimal():
+    fields = rest.split(None, STAT_PROCESSOR + 1)
+    processor = parse_count(fields[STAT_PROCESSOR]) if len(fields) > STAT_PROCESSOR + 1 else None
+    if not closed or processor is None:
         raise ProbeError(path, "no processor field")
-    return int(fields[STAT_PROCESSOR])
+    return processor
 
 
 def read_run(host: Host, key: ThreadKey, *, schedstat: bool) -> ThreadRun:
@@ -134,17 +192,20 @@ def read_processor(host: Host, key: ThreadKey) -> int:
 
 
 def has_schedstat(host: Host, keys: Iterable[ThreadKey]) -> bool:
-    """Whether the kernel keeps per-thread schedstat: the first thread that still exists tells."""
+    """Whether the kernel keeps per-thread schedstat: the first thread that ran tells.
+
+    With CONFIG_TASK_DELAY_ACCT alone and delay accounting off, the file is there and reads ``0 0 0`` for everyone.
+    """
     for key in keys:
         try:
-            host.read(f"{key.path}/schedstat")
+            if read_run(host, key, schedstat=True).switches:
+                return True
         except ProbeError:
             try:
                 host.read(f"{key.path}/status")
             except ProbeError:
                 continue  # gone meanwhile
             return False
-        return True
     return False
 
 
@@ -159,30 +220,29 @@ def read_runs(host: Host, keys: Iterable[ThreadKey], *, schedstat: bool) -> dict
     return runs
 
 
-def read_statuses(host: Host, keys: Iterable[ThreadKey]) -> dict[ThreadKey, ThreadStatus]:
-    """What the threads that still exist are."""
-    found: dict[ThreadKey, ThreadStatus] = {}
-    for key in keys:
-        try:
-            found[key] = read_status(host, key)
-        except ProbeError:
-            continue
-    return found
-
-
 def moved(before: Mapping[ThreadKey, ThreadRun], after: Mapping[ThreadKey, ThreadRun]) -> list[ThreadKey]:
     """Threads that were switched to in between, new ones included."""
     return [key for key, run in after.items() if key not in before or before[key].switches != run.switches]
 
 
 def read_cgroup(host: Host, pid: int) -> str:
-    """The cgroup path of a process: the v2 line, else cpuset's (v1), as cgroups(7) lists them; "" where unknown."""
+    """The cgroup path of a process; "" where unknown."""
     try:
-        lines = host.read(f"proc/{pid}/cgroup").splitlines()
+        return parse_cgroup(host.read(f"proc/{pid}/cgroup"))
     except ProbeError:
         return ""
-    paths = {
-        controllers: path for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2)
-    }
-    by_cpuset = next((path for names, path in paths.items() if "cpuset" in names.split(",")), "")
-    return by_cpuset or paths.get("", "")
+
+
+def parse_cgroup(text: str) -> str:
+    """The path that says most in ``hierarchy:controllers:path`` lines: of v2, cpuset or systemd (v1); "" without any.
+
+    On a hybrid host some hierarchies hold everything in their root: ``/`` is taken only where no other one says more.
+    """
+    paths: dict[str, str] = {}
+    for line in text.split("\n"):
+        _, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if colon:
+            paths.update(dict.fromkeys(controllers.split(","), path))
+    known = [paths[name] for name in ("", "cpuset", "name=systemd") if name in paths]
+    return next((path for path in known if path != "/"), known[0] if known else "")

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from probes.counters import parse_count
 from probes.cpulist import parse_cpulist
-from probes.host import Host, ProbeError
+from probes.host import Host, ProbeError, SourceState
 
 CPU_DIR = "sys/devices/system/cpu"
 NODE_DIR = "sys/devices/system/node"
@@ -17,7 +18,7 @@ CORE_TYPES = ("cpu_core", "cpu_atom", "cpu_lowpower")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Topology:
-    """CPU sets by number. ``siblings``, ``node`` and ``core_type`` hold what the host tells, nothing where it is silent."""
+    """CPU sets. What the host tells of ``siblings``, ``node`` and ``core_type``, by CPU; nothing where it is silent."""
 
     online: frozenset[int]
     possible: frozenset[int]
@@ -32,31 +33,37 @@ class Topology:
 
 
 def read_cpus(host: Host, which: str) -> frozenset[int]:
-    """One of /sys/devices/system/cpu/{online,possible,present,isolated,nohz_full}; raises ProbeError."""
+    """One of /sys/devices/system/cpu/{online,possible,present,isolated,nohz_full}; raises ProbeError.
+
+    The empty set is a lone line end (drivers/base/cpu.c): a file without anything is masked.
+    """
     path = f"{CPU_DIR}/{which}"
-    return parse_cpulist(host.read(path), path=path)
+    text = host.read(path)
+    if not text:
+        raise ProbeError(path, "empty: masked", SourceState.MASKED)
+    return parse_cpulist(text, path=path)
 
 
 def read_topology(host: Host) -> Topology:
     """Raises ProbeError where the online CPUs can't be told; the rest is optional."""
     online = read_cpus(host, "online")
     if not online:
-        raise ProbeError(f"{CPU_DIR}/online", "no CPU is online: the file is masked or cut")
+        raise ProbeError(f"{CPU_DIR}/online", "no CPU is online: masked or cut", SourceState.MASKED)
     return Topology(
         online=online,
-        possible=_or(host, "possible", online),
-        present=_or(host, "present", online),
+        possible=_at_least(host, "possible", online),
+        present=_at_least(host, "present", online),
         siblings=_siblings(host, online),
         node=_nodes(host),
         core_type=_core_types(host, online),
     )
 
 
-def _or(host: Host, which: str, default: frozenset[int]) -> frozenset[int]:
+def _at_least(host: Host, which: str, online: frozenset[int]) -> frozenset[int]:
     try:
-        return read_cpus(host, which) or default
+        return read_cpus(host, which) | online
     except ProbeError:
-        return default
+        return online
 
 
 def _siblings(host: Host, cpus: frozenset[int]) -> dict[int, frozenset[int]]:
@@ -64,9 +71,11 @@ def _siblings(host: Host, cpus: frozenset[int]) -> dict[int, frozenset[int]]:
     for cpu in cpus:
         path = f"{CPU_DIR}/cpu{cpu}/topology/thread_siblings_list"
         try:
-            found[cpu] = parse_cpulist(host.read(path), path=path)
+            told = parse_cpulist(host.read(path), path=path)
         except ProbeError:
             continue
+        if cpu in told:
+            found[cpu] = told
     return found
 
 
@@ -97,7 +106,9 @@ def _core_types(host: Host, cpus: frozenset[int]) -> dict[int, str]:
             continue
     for cpu in cpus - set(found):
         try:
-            found[cpu] = f"capacity {int(host.read(f'{CPU_DIR}/cpu{cpu}/cpu_capacity'))}"
-        except (ProbeError, ValueError):
+            capacity = parse_count(host.read(f"{CPU_DIR}/cpu{cpu}/cpu_capacity").strip())
+        except ProbeError:
             continue
+        if capacity is not None:
+            found[cpu] = f"capacity {capacity}"
     return found
