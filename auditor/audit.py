@@ -29,7 +29,7 @@ from auditor.rules import BY_ID, RULES
 from auditor.rules.config import settings
 from auditor.verdict import judge_cpu, overall, readiness
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
+from probes.host import ProbeError, SourceState
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,21 +122,26 @@ def _boot_line(findings: tuple[Finding, ...]) -> str | None:
 
 
 def next_command(ctx: Context, facts: RunFacts, findings: tuple[Finding, ...]) -> str:
-    """What to type after an unknown: the same CPUs with load and work, as root, or for longer."""
+    """What to type after an unknown: the same CPUs as root, through the host's root, with load and work, or longer."""
     words = ["cpu-audit", "run", "--cpus", format_cpulist(ctx.targets.audited)]
     if facts.workload is not None:
         words += ["--workload", shlex.quote(facts.workload)]
-    open_rules = {
-        f.rule for f in findings if f.outcome is Outcome.NOT_EXERCISED and BY_ID[f.rule].decisive(ctx, f.cpus[0])
-    }
-    denied = any(line.state == "denied" for line in coverage(ctx))
-    if denied:
+    states = {line.state for line in coverage(ctx) if line.source.startswith("/proc/")}
+    if SourceState.DENIED.value in states:
         words.insert(0, "sudo")
-    loaded = facts.load is not None
-    if not loaded:
-        words.append("--load")
+    if SourceState.MASKED.value in states:
+        words += ["--root", "/host"]
+    quiet = any(f.outcome is Outcome.NOT_EXERCISED and BY_ID[f.rule].decisive(ctx, f.cpus[0]) for f in findings)
+    if quiet or not states & {SourceState.DENIED.value, SourceState.MASKED.value}:
+        words += _livelier(ctx, facts, quiet=quiet)
+    return " ".join(words)
+
+
+def _livelier(ctx: Context, facts: RunFacts, *, quiet: bool) -> list[str]:
+    """Load where there was none, a workload where there is none; what was loaded and yet too quiet takes longer."""
+    words = ["--load"] if facts.load is None or quiet else []
     if facts.work is None and not ctx.own:
         words += ["--work", "spin"]
-    if loaded and open_rules:
-        words += ["--load", "--window", f"{max(60, round(ctx.window_s) * 2)}s"]
-    return " ".join(words)
+    if facts.load is not None and quiet:
+        words += ["--window", f"{max(60, round(ctx.window_s) * 2)}s"]
+    return words

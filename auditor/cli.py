@@ -28,6 +28,7 @@ app = typer.Typer(
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|)")
 UNIT_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 MAX_WINDOW_S = 86400.0
+DEFAULT_WINDOW = "30s"
 
 
 class Work(str, Enum):
@@ -56,6 +57,13 @@ Cpus = Annotated[
     typer.Option(metavar="CPULIST", help="CPUs to audit, as in 1,5 or 2-7. Default: those the kernel isolates."),
 ]
 Window = Annotated[str, typer.Option(metavar="TIME", help="How long to measure: 30s, 5m (at least 1s).")]
+RunWindow = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="TIME",
+        help="How long to measure (at least 1s, default 30s); with --from: between the ends of one made by hand.",
+    ),
+]
 Workload = Annotated[
     Optional[str],
     typer.Option(
@@ -84,7 +92,7 @@ def root(
 @app.command()
 def run(
     cpus: Cpus = None,
-    window: Window = "30s",
+    window: RunWindow = None,
     workload: Workload = None,
     from_: Annotated[
         Optional[str], typer.Option("--from", metavar="RECORDING", help="Judge a recording instead of this machine.")
@@ -118,14 +126,14 @@ def run(
         check_writable(path)
     options = Options(
         cpus=cpus,
-        window_s=parse_window(window),
+        window_s=parse_window(window or DEFAULT_WINDOW),
         workload=workload,
         root=root,
         load=load,
         work=work.value if work else None,
         force=force,
     )
-    audit = judge(_replayed(from_, options) if from_ else _measured(options), Policy())
+    audit = judge(_replayed(from_, options, timed=window is not None) if from_ else _measured(options), Policy())
     _report(audit, outputs, format_)
     code = exit_code(audit.verdict.status, audit.readiness.status, fail_on_warn=fail_on is FailOn.WARN)
     raise typer.Exit(ExitCode.INTERRUPTED if audit.interrupted and not from_ else code)
@@ -137,7 +145,7 @@ def record(
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to: a directory, or a file ending in .tar.gz.")
     ],
     cpus: Cpus = None,
-    window: Window = "30s",
+    window: Window = DEFAULT_WINDOW,
     workload: Workload = None,
     root: Root = "/",
     load: Load = False,
@@ -180,12 +188,13 @@ def _measured(options: Options, recorder: Recorder | None = None) -> Measured:
         return measure(options, stop, log, recorder)
 
 
-def _replayed(path: str, options: Options) -> Measured:
+def _replayed(path: str, options: Options, *, timed: bool) -> Measured:
+    """A default is no evidence of how long someone's own copies lay apart: without --window the recording must tell."""
     from auditor.recordings import replay
 
     if options.load or options.work:
         raise UsageError("--from judges a recording: --load and --work are for a live host")
-    return replay(path, options.cpus, options.workload, options.window_s)
+    return replay(path, options.cpus, options.workload, options.window_s if timed else None)
 
 
 def _report(audit: Audit, outputs: list[str], format_: Format) -> None:

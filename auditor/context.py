@@ -164,8 +164,7 @@ def _balances(
     census = observation.after.census
     if own and isinstance(census, Census) and not census.schedstat:
         return ProbeError("proc/*/task/*/schedstat", "the kernel keeps no switches per thread (CONFIG_SCHED_INFO)")
-    bracketed = len(observation.samples) > 1
-    return balances(delta.sched, targets.audited, everyone, own, bracketed=bracketed, visible=visible)
+    return balances(delta.sched, targets.audited, everyone, own, visible=visible)
 
 
 def own_visible(observation: Observation, rule: OwnRule) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from auditor.window import Observation
 from probes.delta import SchedDelta
@@ -26,6 +27,8 @@ class Growth:
     least: int
     most: int | None
     run_ns: int | None
+    bracketed: bool
+    """Samples within the window hold ``least``; without them it is what both ends say, and those lie outside."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,13 +67,20 @@ def _growth(observation: Observation, key: ThreadKey) -> Growth:
     seen.append(observation.after.runs.get(key))
     start, end = seen[0] or NEVER_RAN, seen[-1]
     known = [run for run in seen if run is not None]
-    if end is None or any(later.switches < earlier.switches for earlier, later in zip(known, known[1:], strict=False)):
+    inner = [run for run in seen[1:-1] if run is not None]
+    born = len(seen) > 2 and seen[0] is None and seen[1] is None
+    first = inner[0] if inner and not born else start
+    if end is None or any(later.switches < earlier.switches for earlier, later in pairwise(known)):
         # It ended, or its id was given to another thread: only what was seen is certain.
-        grown = max((run.switches - start.switches for run in known), default=0)
-        return Growth(least=max(0, grown), most=None, run_ns=None)
-    first, last = (seen[1] or start, seen[-2] or end) if len(seen) > 2 else (start, end)
-    run_ns = None if end.run_ns is None else end.run_ns - (start.run_ns or 0)
-    return Growth(least=max(0, last.switches - first.switches), most=end.switches - start.switches, run_ns=run_ns)
+        grown = max((run.switches - first.switches for run in inner), default=0)
+        return Growth(least=max(0, grown), most=None, run_ns=None, bracketed=True)
+    last = inner[-1] if inner else end
+    return Growth(
+        least=max(0, last.switches - first.switches),
+        most=end.switches - start.switches,
+        run_ns=None if end.run_ns is None else end.run_ns - (start.run_ns or 0),
+        bracketed=bool(inner),
+    )
 
 
 def runners(observation: Observation) -> tuple[Runner, ...]:
@@ -113,24 +123,18 @@ def balances(
     all_runners: tuple[Runner, ...],
     own: frozenset[ThreadKey],
     *,
-    bracketed: bool,
     visible: bool,
 ) -> tuple[Balance, ...] | ProbeError:
     """One balance per group of audited CPUs; CPUs without counters at both ends are left out.
 
-    ``bracketed``: samples within the window say what own threads did at least; a copy made by hand has none, and its
-    reads may lie far outside. ``visible``: all own threads are known; else any switch may have been to one of them.
+    ``visible``: all own threads are known; else any switch may have been to one of them.
     """
     if isinstance(sched, ProbeError):
         return sched
     mine = [runner for runner in all_runners if runner.key in own]
     others = [runner for runner in all_runners if runner.key not in own]
     groups = groups_of(audited, [runner.allowed for runner in mine])
-    return tuple(
-        _balance(group, sched, mine, others, bracketed=bracketed, visible=visible)
-        for group in groups
-        if group <= set(sched)
-    )
+    return tuple(_balance(group, sched, mine, others, visible=visible) for group in groups if group <= set(sched))
 
 
 def _balance(
@@ -139,11 +143,10 @@ def _balance(
     mine: list[Runner],
     others: list[Runner],
     *,
-    bracketed: bool,
     visible: bool,
 ) -> Balance:
     total = sum(sched[cpu].switches for cpu in group)
-    own_least = sum(runner.growth.least for runner in mine if runner.allowed <= group) if bracketed else 0
+    own_least = sum(runner.growth.least for runner in mine if runner.allowed <= group and runner.growth.bracketed)
     here = [runner.growth.most for runner in mine if runner.allowed & group]
     own_most = None if not visible or None in here else sum(most for most in here if most is not None)
     confined = sum(runner.growth.least for runner in others if runner.allowed and runner.allowed <= group)
