@@ -14,10 +14,11 @@ ORDER = ("isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity")
 
 
 def boot_parameters(ctx: Context) -> Mapping[str, str]:
-    """isolcpus, nohz_full, rcu_nocbs and irqaffinity for the audited CPUs, one list in all (kernels before 5.18 demand it).
+    """isolcpus, nohz_full, rcu_nocbs and irqaffinity for the audited CPUs; one list, as kernels before 5.18 demand.
 
-    Before 5.6 (and where the release is unknown to be newer) managed_irq would make the kernel drop the whole parameter;
-    a kernel without CONFIG_NO_HZ_FULL has no nohz_full file and gets no such parameter; before 4.15 there were no flags.
+    Before 5.6 (and where the release is not known to be newer) managed_irq would make the kernel drop the whole
+    parameter; a kernel without CONFIG_NO_HZ_FULL has no nohz_full file and gets no such parameter; before 4.15 there
+    were no flags.
     """
     cpus = format_cpulist(ctx.targets.audited)
     flags = _flags(ctx)

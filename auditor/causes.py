@@ -10,7 +10,7 @@ BAD = (Outcome.FAIL, Outcome.WARN)
 
 
 def rank(findings: Iterable[Finding]) -> tuple[Cause, ...]:
-    """Causes of what failed or warned on the isolation axis, most disturbance first, then those that are only open doors.
+    """Causes of what failed or warned on the isolation axis: most disturbance first, last what is only an open door.
 
     ``share`` is the part of all time that these findings take from the CPUs, nominal (auditor/policy.py WEIGHT_US) or
     measured; None where nothing was measured. ``per_second`` counts events.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -53,27 +53,27 @@ class FailOn(str, Enum):
 
 
 Cpus = Annotated[
-    Optional[str],
+    str | None,
     typer.Option(metavar="CPULIST", help="CPUs to audit, as in 1,5 or 2-7. Default: those the kernel isolates."),
 ]
 Window = Annotated[str, typer.Option(metavar="TIME", help="How long to measure: 30s, 5m (at least 1s).")]
 RunWindow = Annotated[
-    Optional[str],
+    str | None,
     typer.Option(
         metavar="TIME",
         help="How long to measure (at least 1s, default 30s); with --from: between the ends of one made by hand.",
     ),
 ]
 Workload = Annotated[
-    Optional[str],
+    str | None,
     typer.Option(
         metavar="WHO",
-        help="Whom the CPUs belong to: PID, command name, unit or cgroup path. Default: the threads allowed only there.",
+        help="Whom the CPUs belong to: PID, command name, unit or cgroup path. Default: threads allowed only there.",
     ),
 ]
 Root = Annotated[str, typer.Option(metavar="DIR", help="Where the host's root is mounted (/host in a pod).")]
 Load = Annotated[bool, typer.Option("--load", help="Load the housekeeping CPUs with stress-ng, block I/O included.")]
-WorkOption = Annotated[Optional[Work], typer.Option(help="Start a workload on the audited CPUs.")]
+WorkOption = Annotated[Work | None, typer.Option(help="Start a workload on the audited CPUs.")]
 Force = Annotated[bool, typer.Option("--force", help="Let --work run on CPUs that someone owns.")]
 
 
@@ -95,14 +95,14 @@ def run(
     window: RunWindow = None,
     workload: Workload = None,
     from_: Annotated[
-        Optional[str], typer.Option("--from", metavar="RECORDING", help="Judge a recording instead of this machine.")
+        str | None, typer.Option("--from", metavar="RECORDING", help="Judge a recording instead of this machine.")
     ] = None,
     root: Root = "/",
     load: Load = False,
     work: WorkOption = None,
     force: Force = False,
     output: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option(
             "--output",
             "-o",

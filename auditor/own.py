@@ -12,7 +12,7 @@ from probes.threads import ThreadKey
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnRule:
-    """How own threads are recognised: by ``workload`` (pid, comm, unit or cgroup), by processes we started, else by affinity."""
+    """How own threads are recognised: by ``workload`` (pid, comm, unit or cgroup) or as ours, else by affinity."""
 
     audited: frozenset[int]
     workload: str | None = None

@@ -131,7 +131,8 @@ def commands(options: Options, targets: Targets, log: Callable[[str], None]) -> 
 
 def _announced(command: Command, log: Callable[[str], None]) -> Command:
     log(
-        f"starting on CPUs {format_cpulist(command.cpus)} for at most {command.max_s:.0f} s: {command.note or command.name}"
+        f"starting on CPUs {format_cpulist(command.cpus)} for at most {command.max_s:.0f} s: "
+        f"{command.note or command.name}"
     )
     return command
 

@@ -1,8 +1,8 @@
 """Foreign switches: how often something other than the own workload was switched to on the audited CPUs.
 
-Foreign = growth of the CPU's switches (/proc/schedstat) − growth of the own threads' (/proc/PID/task/TID/schedstat). Both
-count in the same place (kernel/sched/stats.h sched_info_arrive). The own ones are read before and after the CPUs, so every
-term is an interval, and so is the result: its lower end may fail a rule, its upper end may pass it.
+Foreign = growth of the CPU's switches (/proc/schedstat) − growth of the own threads' (/proc/PID/task/TID/schedstat).
+Both count in the same place (kernel/sched/stats.h sched_info_arrive). The own ones are read before and after the CPUs,
+so every term is an interval, and so is the result: its lower end may fail a rule, its upper end may pass it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def judge_cpu(ctx: Context, findings: Iterable[Finding], cpu: int) -> Verdict:
 
 
 def _status(ctx: Context, findings: Sequence[Finding], cpu: int) -> tuple[Status, list[Finding]]:
-    """Fail, then open doors, then what was not decided, then warnings. Risks are listed elsewhere and decide nothing."""
+    """Fail, then open doors, then what was not decided, then warnings. Risks decide nothing: others list them."""
     measured = [finding for finding in findings if finding.kind is Kind.MEASURED]
     steps = (
         (Status.NOT_ISOLATED, [f for f in measured if f.outcome is Outcome.FAIL]),

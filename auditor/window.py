@@ -1,7 +1,7 @@
 """The window: take, sample, take. The same steps on the live host and on a recording, so that both judge alike.
 
 The own threads' switches are read as the last thing before the CPUs' and again as the first thing after them: the CPUs'
-counters lie between two readings, and the arithmetic of foreign switches can carry the uncertainty instead of guessing it.
+counters lie between two readings, and the arithmetic of foreign switches can carry the uncertainty, not guess it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from probes.snapshot import (
     read_sample,
 )
 from probes.threads import ThreadKey, ThreadRun, read_runs
-
 
 NOT_YET = ProbeError("proc/schedstat", "not read yet")
 
@@ -123,7 +122,7 @@ def _close(host: Host, cpus: Collection[int], now_ns: int, own: frozenset[Thread
     return Snapshot(counters=counters, runs=runs, census=attempt(lambda: read_census(host)), config=read_config(host))
 
 
-def nothing(phase: str) -> None:  # noqa: ARG001 - what a phase may be followed by
+def nothing(phase: str) -> None:
     """Nobody follows the phases."""
 
 

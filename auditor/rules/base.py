@@ -23,7 +23,10 @@ def always(ctx: Context, cpu: int) -> bool:  # noqa: ARG001
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """A pure function from a context to findings, with its documentation. Raises ProbeError where its source is absent."""
+    """A pure function from a context to findings, with its documentation.
+
+    ``check`` raises ProbeError where its source is absent.
+    """
 
     id: str
     title: str

@@ -185,8 +185,9 @@ CFG_RULES = (
     _rule(
         "CMDLINE",
         "kernel command line",
-        """A parameter that is asked for and not in force fails here with the reason; the verdict follows the effect. The kernel drops
-parameters silently: misspelt names, blanks in a list, one CPU number beyond the machine, unknown flags, repeats that differ.""",
+        """A parameter that is asked for and not in force fails here with the reason; the verdict follows the effect.
+The kernel drops parameters silently: misspelt names, blanks in a list, one CPU number beyond the machine, unknown
+flags, repeats that differ.""",
     ),
     _rule(
         "NOHZ",

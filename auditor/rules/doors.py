@@ -167,7 +167,8 @@ def steer_fix(ctx: Context, affinities: Iterable[IrqAffinity]) -> Fix:
     chosen = sorted(affinities, key=lambda affinity: affinity.irq)
     return Fix(
         kind=FixKind.RUNTIME,
-        text=f"steer these interrupts to the housekeeping CPUs {target}; irqaffinity={target} at boot keeps new ones there",
+        text=f"steer these interrupts to the housekeeping CPUs {target}; "
+        f"irqaffinity={target} at boot keeps new ones there",
         commands=tuple(f"echo {target} | sudo tee /proc/irq/{item.irq}/smp_affinity_list" for item in chosen),
         boot=boot_fix(ctx).boot,
         undo="; ".join(
@@ -183,7 +184,7 @@ CFG_DOMAIN = Rule(
     kind=Kind.DOOR,
     decisive=always,
     why="""A CPU in a scheduler domain is balanced: any thread may be placed on it, and its own tick runs the balancer.
-Evidence in this order: domain lines of /proc/schedstat, an exact `isolated` cpuset partition, /sys/devices/system/cpu/isolated.
+Evidence in this order: domain lines of /proc/schedstat, an exact `isolated` cpuset partition, sysfs cpu/isolated.
 A root partition whose domains stay within the audited CPUs is valid isolation.""",
     check=check_domain,
 )
@@ -193,6 +194,6 @@ IRQ_AFFINITY = Rule(
     kind=Kind.DOOR,
     decisive=always,
     why="""The effective affinity of an interrupt with a handler says which CPU its next event lands on.
-Managed queues (their affinity is the kernel's) are listed by CFG.MIRQ: they fire here only for I/O submitted from here.""",
+Managed queues (their affinity is the kernel's) are listed by CFG.MIRQ: they fire only for I/O submitted from here.""",
     check=check_affinity,
 )

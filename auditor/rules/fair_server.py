@@ -1,7 +1,7 @@
 """The fair server of 6.12 and later: about one LOC+RES+CAL triple a second on a CPU where one thread spins alone.
 
-On a booted 6.12 node the sender was traced: the deadline timer of the fair server (dl_task_timer) on a housekeeping CPU sets a
-tick dependency (irq_work: CAL), reschedules the CPU (RES), and one tick follows (LOC). No switch happens.
+On a booted 6.12 node the sender was traced: the deadline timer of the fair server (dl_task_timer) on a housekeeping CPU
+sets a tick dependency (irq_work: CAL), reschedules the CPU (RES), and one tick follows (LOC). No switch happens.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _fix(ctx: Context) -> Fix:
     files = [f"/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime" for cpu in ctx.audited]
     return Fix(
         kind=FixKind.RUNTIME,
-        text="it can be switched off per CPU, but then a spinning real-time thread may starve this CPU's kernel threads "
-        "and hang the node: only for workloads known to leave the CPU",
+        text="it can be switched off per CPU, but then a spinning real-time thread may starve this CPU's kernel "
+        "threads and hang the node: only for workloads known to leave the CPU",
         commands=tuple(f"echo 0 | sudo tee {file}" for file in files),
         undo="; ".join(f"echo 50000000 | sudo tee {file}" for file in files),
     )
@@ -87,7 +87,8 @@ FAIRSRV = Rule(
     id="FAIRSRV",
     title="fair server (deadline server for ordinary threads)",
     kind=Kind.MEASURED,
-    why="""Since 6.12 a deadline server guards ordinary threads against starvation by real-time ones. On a nohz_full CPU with one
-spinning thread its timer leaves about one tick, one reschedule and one function-call interrupt a second, in triples.""",
+    why="""Since 6.12 a deadline server guards ordinary threads against starvation by real-time ones. On a nohz_full CPU
+with one spinning thread its timer leaves about one tick, one reschedule and one function-call interrupt a second, in
+triples.""",
     check=check,
 )

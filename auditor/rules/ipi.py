@@ -45,8 +45,9 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
 def own_ipis(ctx: Context, cpu: int, kind: InterruptKind) -> tuple[int, int]:
     """At least and at most how many of these IPIs woke own threads.
 
-    A wake-up comes from a timer here (LOC), or from another CPU as RES, since 6.1 mostly as CAL; on a nohz_full CPU also
-    its own timers may expire on a housekeeping CPU and arrive so. What LOC can't account for is credited, RES first.
+    A wake-up comes from a timer here (LOC), or from another CPU as RES, since 6.1 mostly as CAL; on a nohz_full CPU
+    also its own timers may expire on a housekeeping CPU and arrive so. What LOC can't account for is credited, RES
+    first.
     """
     if kind not in WAKING:
         return 0, 0
@@ -103,8 +104,8 @@ IPI_RULES = (
     _rule(
         "CAL",
         "function-call interrupts",
-        """Another CPU runs a function here: TLB and vmalloc flushes, text patching, membarrier, expedited RCU, MSR readers,
-and since 6.1 wake-ups onto an idle CPU. TLB shootdowns are a part of this count.""",
+        """Another CPU runs a function here: TLB and vmalloc flushes, text patching, membarrier, expedited RCU, MSR
+readers, and since 6.1 wake-ups onto an idle CPU. TLB shootdowns are a part of this count.""",
     ),
     _rule("TLB", "TLB shootdowns", "A thread that shares memory with one that ran here unmapped or protected pages."),
     _rule(

@@ -121,8 +121,8 @@ def _fix(ctx: Context, rows: Iterable[RowDelta]) -> Fix:
 def _managed_fix(ctx: Context) -> Fix:
     return boot_fix(
         ctx,
-        "the kernel owns this queue's affinity: isolcpus=managed_irq moves a queue only while a housekeeping CPU shares it; "
-        "give the device fewer queues (driver parameter), or submit no I/O from these CPUs",
+        "the kernel owns this queue's affinity: isolcpus=managed_irq moves a queue only while a housekeeping CPU "
+        "shares it; give the device fewer queues (driver parameter), or submit no I/O from these CPUs",
     )
 
 
@@ -169,8 +169,8 @@ IRQ_DEVICE = Rule(
     title="device interrupts",
     kind=Kind.MEASURED,
     decisive=always,
-    why="""Any device interrupt on an exclusive CPU proves that it is routable there; each costs microseconds, its softirq more.
-Rows of /proc/interrupts that belong to a device, without per-CPU sources (timers, IPIs, PMU).""",
+    why="""Any device interrupt on an exclusive CPU proves that it is routable there; each costs microseconds, its
+softirq more. Rows of /proc/interrupts that belong to a device, without per-CPU sources (timers, IPIs, PMU).""",
     check=check_device,
 )
 IRQ_MANAGED = Rule(

@@ -66,7 +66,7 @@ IRQ_OTHER = Rule(
     id="IRQ.OTHER",
     title="other interrupts",
     kind=Kind.MEASURED,
-    why="""NMIs and PMU interrupts (perf, the hard-lockup watchdog: about one in ten seconds), machine-check polls (one in five
-minutes), thermal events, posted and hypervisor interrupts. Few are information; a stream of them is noise.""",
+    why="""NMIs and PMU interrupts (perf, the hard-lockup watchdog: about one in ten seconds), machine-check polls (one
+in five minutes), thermal events, posted and hypervisor interrupts. Few are information; a stream of them is noise.""",
     check=check,
 )

@@ -30,7 +30,7 @@ def _budget(ctx: Context) -> int:
 
 
 def _no_states(ctx: Context, rule: Rule, cpu: int, error: ProbeError) -> Finding:
-    """Without a driver the kernel enters no deep state by itself; what a hypervisor's host does can't be seen from inside."""
+    """Without a driver the kernel enters no deep state by itself; what a hypervisor's host does is not seen inside."""
     driver = ctx.observation.facts.idle_driver
     if error.state is SourceState.MISSING and driver == "none" and ctx.observation.facts.kernel.hypervisor is None:
         return rule.finding(
@@ -77,10 +77,14 @@ def _state_evidence(cpu: int, state: IdleDelta) -> Evidence:
 
 
 def _fix(cpu: int) -> Fix:
-    loop = f"for s in /sys/devices/system/cpu/cpu{cpu}/cpuidle/state*; do [ $(cat $s/latency) -gt 20 ] && echo %d | sudo tee $s/disable; done"
+    loop = (
+        f"for s in /sys/devices/system/cpu/cpu{cpu}/cpuidle/state*; "
+        "do [ $(cat $s/latency) -gt 20 ] && echo %d | sudo tee $s/disable; done"
+    )
     return Fix(
         kind=FixKind.RUNTIME,
-        text="bar the deep states on this CPU (reset by reboot and hotplug), or hold /dev/cpu_dma_latency open in the workload",
+        text="bar the deep states on this CPU (reset by reboot and hotplug), "
+        "or hold /dev/cpu_dma_latency open in the workload",
         commands=(loop % 1,),
         undo=loop % 0,
     )
@@ -120,14 +124,15 @@ CST_DEEP = Rule(
     title="deep C-states",
     axis=Axis.READINESS,
     kind=Kind.MEASURED,
-    why="""States whose exit takes longer than 20 µs delay the next wake-up. At most a warning unless the policy states a wake-up
-budget: an idle exclusive CPU in C6 is isolated. The counters are the kernel's requests, counted when the CPU wakes.""",
+    why="""States whose exit takes longer than 20 µs delay the next wake-up. At most a warning unless the policy states
+a wake-up budget: an idle exclusive CPU in C6 is isolated. The counters are the kernel's requests, counted at the
+wake-up.""",
     check=check_deep,
 )
 STEAL = Rule(
     id="STEAL",
     title="time stolen by the hypervisor",
     kind=Kind.MEASURED,
-    why="In a guest the hypervisor may run others on the physical CPU. Zero without a steal clock is unknown, not none.",
+    why="In a guest the hypervisor may run others on the CPU itself. Zero without a steal clock is unknown, not none.",
     check=check_steal,
 )

@@ -58,13 +58,15 @@ def _finding(
 
 
 def _fix(ctx: Context, name: str) -> Fix:
+    timers = "nohz_full and offloaded timers; a timer armed before isolation stays until the CPU was offline once"
+    packets = "network packets are handled here: steer the NIC's interrupts, take the CPU out of the rps_cpus masks"
     texts = {
         "SCHED": "the load balancer runs here because the CPU is in a scheduler domain: isolate it",
-        "TIMER": "nohz_full and offloaded timers; a timer armed before isolation stays until the CPU was offline once",
-        "HRTIMER": "nohz_full and offloaded timers; a timer armed before isolation stays until the CPU was offline once",
+        "TIMER": timers,
+        "HRTIMER": timers,
         "RCU": "nohz_full (or rcu_nocbs) offloads the callbacks",
-        "NET_RX": "network packets are handled here: steer the NIC's interrupts, and take the CPU out of the rps_cpus masks",
-        "NET_TX": "network packets are handled here: steer the NIC's interrupts, and take the CPU out of the rps_cpus masks",
+        "NET_RX": packets,
+        "NET_TX": packets,
     }
     return boot_fix(ctx, texts.get(name, "follows a device interrupt: steer that to the housekeeping CPUs"))
 
@@ -78,8 +80,8 @@ SIRQ_RULES = (
     _rule(
         "SCHED",
         "SCHED softirqs (load balancer)",
-        """The tick raises SCHED only on a CPU with a scheduler domain, and only such a CPU is chosen as idle balancer. A count of 0
-supports isolation only together with the proof that there is no domain: a stopped tick shows 0 as well.""",
+        """The tick raises SCHED only on a CPU with a scheduler domain, and only such a CPU becomes the idle balancer. A
+count of 0 supports isolation only together with the proof that there is no domain: a stopped tick shows 0 as well.""",
     ),
     _rule("TIMER", "TIMER softirqs", "Expired timer-wheel timers of the kernel or of the own threads."),
     _rule(

@@ -118,7 +118,7 @@ def _describe(balance: Balance, watchdog: int) -> str:
 
 
 def _watchdog(ctx: Context, balance: Balance) -> int:
-    """Switches to migration/N that the soft-lockup watchdog explains: one in four seconds and CPU, if there were so many."""
+    """Switches to migration/N that the soft-lockup watchdog explains: one in four seconds and CPU, if so many were."""
     allowed = int(ctx.policy.migration_per_s * ctx.window_s) + 1
     grown = 0
     for runner in ctx.runners:
@@ -286,8 +286,8 @@ def thread_fix(ctx: Context) -> Fix:
         return boot_fix(ctx, "keep other threads off: isolate these CPUs at boot")
     return Fix(
         kind=FixKind.RUNTIME,
-        text="the CPU is out of the scheduler domains: what runs here was pinned or inherited it; move user threads with taskset -pc "
-        "or their unit's CPUAffinity=, find what queues the kernel work",
+        text="the CPU is out of the scheduler domains: what runs here was pinned or inherited it; move user threads "
+        "with taskset -pc or their unit's CPUAffinity=, find what queues the kernel work",
     )
 
 
@@ -320,8 +320,9 @@ THR_FOREIGN = Rule(
     title="foreign switches",
     kind=Kind.MEASURED,
     decisive=always,
-    why="""Switches to a thread on the CPU (/proc/schedstat) less those to own threads (/proc/PID/task/TID/schedstat): what is left was
-someone else, however short. Own threads that may run on several audited CPUs are balanced over all of them together.""",
+    why="""Switches to a thread on the CPU (/proc/schedstat) less those to own threads (/proc/PID/task/TID/schedstat):
+what is left was someone else, however short. Own threads that may run on several audited CPUs are balanced over all
+of them together.""",
     check=check_foreign,
 )
 THR_RULES = (
@@ -329,23 +330,24 @@ THR_RULES = (
         id="THR.USER",
         title="foreign user threads",
         kind=Kind.MEASURED,
-        why="""User threads of others that ran here: exact where they may only run on audited CPUs, else by samples once a second, which miss
-most short runs. Fails from 10 ms of CPU time or three sightings on.""",
+        why="""User threads of others that ran here: exact where they may only run on audited CPUs, else by samples once
+a second, which miss most short runs. Fails from 10 ms of CPU time or three sightings on.""",
         check=check_named,
     ),
     Rule(
         id="THR.KBOUND",
         title="bound kernel threads",
         kind=Kind.MEASURED,
-        why="""Kernel threads bound to this CPU exist everywhere; only their running counts. The name of a kworker tells its queue;
-migration/N wakes once in four seconds for the soft-lockup watchdog.""",
+        why="""Kernel threads bound to this CPU exist everywhere; only their running counts. The name of a kworker tells
+its queue; migration/N wakes once in four seconds for the soft-lockup watchdog.""",
         check=check_named,
     ),
     Rule(
         id="THR.KUNBOUND",
         title="unbound kernel threads",
         kind=Kind.MEASURED,
-        why="Kernel threads that could run elsewhere (kworker/u*, rcu*, kswapd …) seen here. nohz_full keeps them away since 5.9.",
+        why="""Kernel threads that could run elsewhere (kworker/u*, rcu*, kswapd …) seen here. nohz_full keeps them away
+since 5.9.""",
         check=check_named,
     ),
 )
@@ -353,6 +355,6 @@ THR_OWNERS = Rule(
     id="THR.OWNERS",
     title="owner of the CPUs",
     kind=Kind.RISK,
-    why="Without --workload the threads allowed only on audited CPUs own them. Two unrelated owners disturb each other.",
+    why="Without --workload the threads allowed only on audited CPUs own them. Unrelated owners disturb each other.",
     check=check_owners,
 )

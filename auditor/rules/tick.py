@@ -21,7 +21,7 @@ HZ_CHOICES = (100, 250, 300, 1000)
 
 
 def claimed(ctx: Context, cpu: int) -> bool:
-    """Whether the tick is decisive here: nohz_full is in force for this CPU, or the policy says that the workload polls."""
+    """Whether the tick is decisive here: nohz_full is in force for this CPU, or the policy says busy-poll."""
     nohz = ctx.observation.after.config.isolation.nohz_full
     return ctx.policy.busy_poll or (not isinstance(nohz, ProbeError) and cpu in nohz)
 
@@ -59,7 +59,8 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
             yield rule.finding(
                 Outcome.NOT_EXERCISED if ctx.policy.busy_poll else Outcome.NOT_APPLICABLE,
                 [cpu],
-                detail=f"the CPU was {busy.busy:.1%} busy: an idle CPU stops its tick on any kernel; --work spin judges it",
+                detail=f"the CPU was {busy.busy:.1%} busy: an idle CPU stops its tick on any kernel; "
+                "--work spin judges it",
                 evidence=[_evidence(ctx, cpu, count)],
             )
         else:
@@ -172,8 +173,8 @@ def _fix(ctx: Context, cpu: int) -> Fix:
         return boot_fix(ctx, "stop the tick while one thread runs")
     return Fix(
         kind=FixKind.WORKLOAD,
-        text="something keeps the tick: more than one runnable thread, a finite cpu.max on the cgroup or an ancestor (since 6.6), "
-        "a POSIX CPU timer or RLIMIT_CPU, perf in frequency mode anywhere, an unstable clock; "
+        text="something keeps the tick: more than one runnable thread, a finite cpu.max on the cgroup or an ancestor "
+        "(since 6.6), a POSIX CPU timer or RLIMIT_CPU, perf in frequency mode anywhere, an unstable clock; "
         "the timer:tick_stop tracepoint gives the dependency mask",
     )
 
@@ -183,7 +184,8 @@ TICK_LOC = Rule(
     title="timer tick",
     kind=Kind.MEASURED,
     decisive=decisive,
-    why="""Local timer interrupts per busy second, less those of the own threads' timers. nohz_full stops the tick while one thread
-runs; a configured nohz_full does not prove that it does. Judged from 10 % busy on; decisive where nohz_full is in force.""",
+    why="""Local timer interrupts per busy second, less those of the own threads' timers. nohz_full stops the tick while
+one thread runs; a configured nohz_full does not prove that it does. Judged from 10 % busy on; decisive where nohz_full
+is in force.""",
     check=check,
 )

@@ -1,0 +1,412 @@
+"""Contexts of values in a line or two: the real dataclasses of the probes, filled with what grew in a window.
+
+``context()`` alone is an isolated, idle CPU 1 beside one quiet housekeeping CPU 0, everything readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from auditor.context import Context, prepare
+from auditor.engine import run
+from auditor.model import Finding, Outcome
+from auditor.own import OwnRule
+from auditor.policy import Policy
+from auditor.rules import BY_ID
+from auditor.targets import Targets
+from auditor.window import Observation
+from probes.cmdline import parse_cmdline
+from probes.cpuidle import CpuIdle, IdleState
+from probes.cpulist import format_cpulist
+from probes.cpustat import CpuStat, CpuTimes
+from probes.host import ProbeError, SourceState
+from probes.interrupt_text import actions_of, kind_of
+from probes.interrupts import InterruptRow, Interrupts
+from probes.irq_affinity import IrqAffinities, IrqAffinity
+from probes.isolation import Isolation, Partition
+from probes.kernel import Kernel
+from probes.schedstat import CpuSched, SchedStat
+from probes.snapshot import Census, Config, Counters, Facts, Sample, Snapshot
+from probes.softirqs import Softirqs
+from probes.threads import ThreadKey, ThreadRun, ThreadStatus
+from probes.topology import Topology
+
+SAMPLES = 5
+BASE = 1000
+"""What every counter stood at before the window."""
+TEXTS = {
+    "LOC": "Local timer interrupts",
+    "RES": "Rescheduling interrupts",
+    "CAL": "Function call interrupts",
+    "TLB": "TLB shootdowns",
+    "IWI": "IRQ work interrupts",
+}
+SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
+C1 = ("C1", 2, 0, 0, False)
+C6 = ("C6", 133, 0, 0, False)
+"""States as name, exit latency in µs, entries, µs within, disabled."""
+HOUSEKEEPING = frozenset({0})
+KTHREADD = ThreadKey(pid=2, tid=2)
+PerCpu = Mapping[int, int | None]
+State = tuple[str, int, int, int, bool]
+
+
+def cpus(*numbers: int) -> frozenset[int]:
+    """A CPU set."""
+    return frozenset(numbers)
+
+
+def gone(path: str = "x", state: SourceState = SourceState.MISSING) -> ProbeError:
+    """A source that gives nothing."""
+    return ProbeError(path, f"{state.value} for this test", state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thread:
+    """A thread. ``switches`` is its growth at most, ``least`` (default: the same) what is certain of it."""
+
+    tid: int = 100
+    name: str = "app"
+    on: frozenset[int] = cpus(1)
+    """CPUs it may run on."""
+    on_before: frozenset[int] | None = None
+    switches: int = 0
+    least: int | None = None
+    run_ms: float = 0.0
+    voluntary: int | None = None
+    """Sleeps; default: as many as switches."""
+    involuntary: int = 0
+    kernel: bool = False
+    pid: int | None = None
+    parent: int = 1
+    state: str = "S"
+    cgroup: str = "/app.slice"
+    seen: Mapping[int, int] = field(default_factory=dict)
+    """Samples that find it on a CPU."""
+    new: bool = False
+    """It began in the window."""
+    ended: bool = False
+    """It ended in the window, before the last sample."""
+
+    @property
+    def key(self) -> ThreadKey:
+        """Its ids."""
+        return ThreadKey(pid=self.pid or self.tid, tid=self.tid)
+
+    def status(self, *, after: bool) -> ThreadStatus:
+        """Its status at an end of the window."""
+        grown = (self.switches if self.voluntary is None else self.voluntary) if after else 0
+        start = 0 if self.new else BASE
+        return ThreadStatus(
+            name=self.name,
+            state=self.state,
+            kernel=self.kernel,
+            parent_pid=2 if self.kernel else self.parent,
+            allowed=self.on if after or self.on_before is None else self.on_before,
+            voluntary_switches=start + grown,
+            involuntary_switches=start + (self.involuntary if after else 0),
+        )
+
+    def runs(self, *, schedstat: bool = True) -> list[ThreadRun | None]:
+        """Its counters before the window, in every sample, and after the window."""
+        certain = self.switches if self.least is None else self.least
+        early = self.switches - certain
+        steps = [0, *(early + certain * at // (SAMPLES - 1) for at in range(SAMPLES)), self.switches]
+        ran = [int(self.run_ms * 1e6) * at // (SAMPLES + 1) for at in range(SAMPLES + 2)]
+        start = 0 if self.new else BASE
+        found: list[ThreadRun | None] = [
+            ThreadRun(switches=start + step, run_ns=start + ns if schedstat else None)
+            for step, ns in zip(steps, ran, strict=True)
+        ]
+        if self.new:
+            found[:2] = [None, None]
+        if self.ended:
+            found[-2:] = [None, None]
+        return found
+
+
+def observation(
+    *,
+    audited: Collection[int] = (1,),
+    control: Collection[int] = (0,),
+    window_s: float = 10.0,
+    rows: Mapping[str, PerCpu] | None = None,
+    softirqs: Mapping[str, PerCpu] | None = None,
+    switches: PerCpu | None = None,
+    domains: Mapping[int, Iterable[frozenset[int]]] | None = None,
+    busy: Mapping[int, float] | None = None,
+    steal: Mapping[int, int] | None = None,
+    idle: Mapping[int, Iterable[State]] | None = None,
+    threads: Iterable[Thread] = (),
+    own: Iterable[Thread] = (),
+    own_rule: OwnRule | None = None,
+    complete: bool = True,
+    schedstat: bool = True,
+    affinity: Mapping[int, IrqAffinity | ProbeError] | None = None,
+    default_affinity: frozenset[int] | ProbeError = HOUSEKEEPING,
+    modes_tell: bool = False,
+    isolated: frozenset[int] | ProbeError | None = None,
+    nohz_full: frozenset[int] | ProbeError | None = None,
+    partitions: tuple[Partition, ...] | ProbeError = (),
+    cgroup_isolated: frozenset[int] | ProbeError | None = None,
+    cmdline: str | ProbeError | None = None,
+    release: str = "6.1.0-13-amd64",
+    hypervisor: str | None = None,
+    hz: int | None = 250,
+    idle_driver: str | ProbeError = "intel_idle",
+) -> Observation:
+    """Two snapshots and the samples between them. Whatever is not given did not move."""
+    everyone = sorted({*audited, *control})
+    people = [*threads, *own]
+    audited_set = frozenset(audited)
+    line = cmdline if cmdline is not None else _line(audited_set, frozenset(control))
+    config = Config(
+        online=frozenset(everyone),
+        isolation=Isolation(
+            boot=audited_set if isolated is None else isolated,
+            nohz_full=audited_set if nohz_full is None else nohz_full,
+            partitions=partitions,
+            cgroup_isolated=gone("cpuset.cpus.isolated") if cgroup_isolated is None else cgroup_isolated,
+        ),
+        affinity=IrqAffinities(irqs=affinity or {}, default=default_affinity, modes_tell=modes_tell),
+    )
+    ends = []
+    for after in (False, True):
+        counters = Counters(
+            taken_ns=int(window_s * 1e9) if after else 0,
+            interrupts=_interrupts(everyone, rows or {}, after=after),
+            softirqs=_softirqs(everyone, softirqs or {}, after=after),
+            cpustat=_cpustat(everyone, busy or {}, steal, window_s, after=after),
+            schedstat=_schedstat(everyone, switches or {}, domains or {}, after=after),
+            cpuidle={cpu: _cpuidle((idle or {}).get(cpu, (C1,)), after=after) for cpu in everyone},
+        )
+        runs = {item.key: found for item in people if (found := item.runs(schedstat=schedstat)[-1 if after else 0])}
+        census = _census(people, after=after, complete=complete, schedstat=schedstat)
+        ends.append(Snapshot(config=config, census=census, runs=runs, counters=counters))
+    before, after_ = ends
+    rule = own_rule or OwnRule(audited=audited_set)
+    assert isinstance(before.census, Census)
+    assert isinstance(after_.census, Census)
+    keys = frozenset(item.key for item in own)
+    return Observation(
+        facts=Facts(
+            kernel=_kernel(release, hypervisor, hz),
+            topology=Topology(
+                online=frozenset(everyone),
+                possible=frozenset(everyone),
+                present=frozenset(everyone),
+                siblings={},
+                node={},
+                core_type={},
+            ),
+            cmdline=line if isinstance(line, ProbeError) else parse_cmdline(line + "\n"),
+            idle_driver=idle_driver,
+        ),
+        before=before,
+        samples=tuple(_sample(people, at, window_s, schedstat=schedstat) for at in range(SAMPLES)),
+        after=after_,
+        own_before=rule.threads(before.census) | (keys & before.census.statuses.keys()),
+        own_after=rule.threads(after_.census) | (keys & after_.census.statuses.keys()),
+    )
+
+
+def context(
+    *,
+    audited: Collection[int] = (1,),
+    control: Collection[int] = (0,),
+    policy: Policy | None = None,
+    own_rule: OwnRule | None = None,
+    **given: Any,
+) -> Context:
+    """What rules look at; see ``observation`` for what may be given. A thread belongs to whom the own rule says."""
+    seen = observation(audited=audited, control=control, own_rule=own_rule, **given)
+    targets = Targets(
+        audited=frozenset(audited),
+        housekeeping=frozenset(control),
+        control=frozenset(control),
+        roam=frozenset(control),
+        chosen_by="--cpus",
+    )
+    return prepare(seen, targets, policy or Policy(), own_rule or OwnRule(audited=frozenset(audited)))
+
+
+def edit(ctx: Context, path: str, value: object) -> Context:
+    """The same with one thing of the observation changed: ``after.counters.interrupts``, ``facts.cmdline``."""
+    changed = _edited(ctx.observation, path.split("."), value)
+    return prepare(changed, ctx.targets, ctx.policy, ctx.own_rule)
+
+
+def _edited(node: Any, path: list[str], value: object) -> Any:
+    name, *rest = path
+    if isinstance(node, dict):
+        key = int(name) if name.isdecimal() else name
+        return {**node, key: _edited(node[key], rest, value) if rest else value}
+    assert name in {item.name for item in fields(node)}
+    return replace(node, **{name: _edited(getattr(node, name), rest, value) if rest else value})
+
+
+def findings(ctx: Context, rule: str) -> tuple[Finding, ...]:
+    """What one rule finds, as the engine runs it."""
+    return run([BY_ID[rule]], ctx)
+
+
+def only(ctx: Context, rule: str) -> Finding:
+    """The one finding of a rule."""
+    found = findings(ctx, rule)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def outcomes(ctx: Context, rule: str) -> list[Outcome]:
+    """Outcomes of a rule, in the order of its findings."""
+    return [finding.outcome for finding in findings(ctx, rule)]
+
+
+def irq(number: int, requested: frozenset[int], effective: frozenset[int] | None = None, **given: Any) -> IrqAffinity:
+    """Where an interrupt may fire; effective as requested unless given."""
+    values: dict[str, Any] = {"effective": requested if effective is None else effective, "settable": None, **given}
+    return IrqAffinity(irq=number, requested=requested, **values)
+
+
+def _line(audited: frozenset[int], control: frozenset[int]) -> str:
+    listed = format_cpulist(audited)
+    return (
+        f"root=/dev/vda1 isolcpus=domain,managed_irq,{listed} nohz_full={listed} rcu_nocbs={listed} "
+        f"irqaffinity={format_cpulist(control)}"
+    )
+
+
+def _kernel(release: str, hypervisor: str | None, hz: int | None) -> Kernel:
+    return Kernel(
+        name="node1",
+        release=release,
+        version="#1 SMP",
+        arch="x86_64",
+        boot_id="b",
+        cpu_model="Some CPU",
+        hypervisor=hypervisor,
+        hz=hz,
+    )
+
+
+def row(label: str, counts: Mapping[int, int]) -> InterruptRow:
+    """One row: ``LOC``, or a number with the names of its handlers as in ``30 eth0-rx-1``."""
+    number, _, actions = label.partition(" ")
+    text = f"PCI-MSIX-0000:00:02.0   {number}-edge      {actions}" if number.isdigit() else TEXTS.get(label, label)
+    found = actions_of(text) if number.isdigit() else ""
+    collapsed = " ".join(text.split())
+    return InterruptRow(
+        label=number, text=collapsed, kind=kind_of(number, collapsed, found), actions=found, counts=counts
+    )
+
+
+def _interrupts(everyone: list[int], rows: Mapping[str, PerCpu], *, after: bool) -> Interrupts:
+    """None as growth: the CPU has no column at the end."""
+    found = []
+    for label in dict.fromkeys([*TEXTS, *rows]):
+        grown = rows.get(label, {})
+        counts = {cpu: BASE + ((grown.get(cpu, 0) or 0) if after else 0) for cpu in everyone}
+        found.append(row(label, {cpu: n for cpu, n in counts.items() if not (after and grown.get(cpu, 0) is None)}))
+    return Interrupts(cpus=tuple(everyone), rows=tuple(found), totals={})
+
+
+def _softirqs(everyone: list[int], rows: Mapping[str, PerCpu], *, after: bool) -> Softirqs:
+    found = {}
+    for name in SOFTIRQS:
+        grown = rows.get(name, {})
+        counts = {cpu: BASE + ((grown.get(cpu, 0) or 0) if after else 0) for cpu in everyone}
+        found[name] = {cpu: n for cpu, n in counts.items() if not (after and grown.get(cpu, 0) is None)}
+    return Softirqs(cpus=tuple(everyone), rows=found)
+
+
+def _cpustat(
+    everyone: list[int],
+    busy: Mapping[int, float],
+    steal: Mapping[int, int] | None,
+    window_s: float,
+    *,
+    after: bool,
+) -> CpuStat:
+    times = {}
+    for cpu in everyone:
+        stolen = (steal or {}).get(cpu, 0)
+        user = round(busy.get(cpu, 0.0) * window_s * 100)
+        idle = round(window_s * 100) - user - stolen
+        times[cpu] = CpuTimes(
+            user=BASE + (user if after else 0),
+            nice=0,
+            system=0,
+            idle=BASE + (idle if after else 0),
+            iowait=0,
+            irq=0,
+            softirq=0,
+            steal=stolen if after else 0,
+            guest=0,
+            guest_nice=0,
+        )
+    return CpuStat(cpus=times, btime=1)
+
+
+def _schedstat(
+    everyone: list[int],
+    switches: PerCpu,
+    domains: Mapping[int, Iterable[frozenset[int]]],
+    *,
+    after: bool,
+) -> SchedStat:
+    found = {}
+    for cpu in everyone:
+        grown = switches.get(cpu, 0)
+        if not (after and grown is None):
+            found[cpu] = CpuSched(
+                run_ns=BASE,
+                wait_ns=0,
+                switches=BASE + ((grown or 0) if after else 0),
+                domains=tuple(domains.get(cpu, ())),
+            )
+    return SchedStat(version=15, cpus=found)
+
+
+def _cpuidle(states: Iterable[State], *, after: bool) -> CpuIdle:
+    return CpuIdle(
+        states=tuple(
+            IdleState(
+                index=index,
+                name=name,
+                desc=name,
+                latency_us=latency,
+                residency_us=latency * 3,
+                usage=BASE + (entries if after else 0),
+                time_us=BASE + (time_us if after else 0),
+                disabled=disabled,
+                default_disabled=False,
+            )
+            for index, (name, latency, entries, time_us, disabled) in enumerate(states)
+        )
+    )
+
+
+def _census(people: Iterable[Thread], *, after: bool, complete: bool, schedstat: bool) -> Census:
+    there = [item for item in people if not (item.ended if after else item.new)]
+    statuses = {item.key: item.status(after=after) for item in there}
+    if complete:
+        statuses[KTHREADD] = Thread(tid=2, name="kthreadd", on=cpus(0), kernel=True).status(after=after)
+    return Census(
+        statuses=statuses,
+        cgroups={item.key.pid: item.cgroup for item in there},
+        schedstat=schedstat,
+    )
+
+
+def _sample(people: Iterable[Thread], at: int, window_s: float, *, schedstat: bool) -> Sample:
+    runs: dict[ThreadKey, ThreadRun] = {}
+    processors: dict[ThreadKey, int] = {}
+    for item in people:
+        if (found := item.runs(schedstat=schedstat)[1 + at]) is not None:
+            runs[item.key] = found
+        sightings = [cpu for cpu, often in sorted(item.seen.items()) for _ in range(often)]
+        if at < len(sightings):
+            processors[item.key] = sightings[at]
+    return Sample(taken_ns=int(window_s * 1e9) * at // (SAMPLES - 1), runs=runs, processors=processors)
