@@ -186,7 +186,9 @@ def named_runners(ctx: Context, cpu: int, *, kind: str) -> list[Named]:
     for runner in foreign_runners(ctx, cpu):
         if _kind(runner) == kind:
             chosen.setdefault((runner.status.name, confined(ctx, runner)), []).append(runner)
-    found = [_named(name, exact, members, cpu) for (name, exact), members in chosen.items()]
+    balance = balance_of(ctx, cpu)
+    most = None if balance is None else balance.foreign_most
+    found = [_named(name, exact, members, cpu, most) for (name, exact), members in chosen.items()]
     return sorted(found, key=lambda item: (-item.run_ms, -item.switches, -item.sightings, item.name))
 
 
@@ -196,12 +198,14 @@ def _kind(runner: Runner) -> str:
     return "bound" if len(runner.allowed) == 1 else "unbound"
 
 
-def _named(name: str, exact: bool, members: list[Runner], cpu: int) -> Named:
+def _named(name: str, exact: bool, members: list[Runner], cpu: int, most: int | None) -> Named:
+    """A switch on the window's edge is theirs if the CPU counted one: their readings enclose those of the CPU."""
+    grown = sum(runner.growth.least if runner.growth.most is None else runner.growth.most for runner in members)
     return Named(
         name=name,
         runners=members,
         exact=exact,
-        switches=sum(runner.growth.least for runner in members) if exact else 0,
+        switches=(grown if most is None else min(grown, most)) if exact else 0,
         run_ms=sum((runner.growth.run_ns or 0) / 1e6 for runner in members) if exact else 0.0,
         sightings=sum(runner.sightings.get(cpu, 0) for runner in members),
     )

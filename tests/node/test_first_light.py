@@ -146,4 +146,5 @@ def test_the_tool_itself_stayed_off_the_audited_cpus(isolated: NodeResult) -> No
         overhead = judged(isolated, name).document["overhead"]
         assert overhead["on_audited_cpus"] is False
         assert overhead["cpu_ms"] > 0
-        assert overhead["self_check"].startswith("clean")
+    # A spinning CPU has the fair server's function calls, whoever reads its counters.
+    assert judged(isolated, "idle").document["overhead"]["self_check"].startswith("clean")
