@@ -85,8 +85,9 @@ def _switches(ctx: Context, cpu: int) -> Switches:
     balance = balance_of(ctx, cpu)
     if balance is None or balance.cpus != (cpu,):
         return Switches(total=total, own=None, foreign=None)
-    exact = balance.foreign_least == balance.foreign_most
-    return Switches(total=total, own=balance.own_least, foreign=balance.foreign_least if exact else None)
+    own = balance.own_least if balance.own_least == balance.own_most else None
+    foreign = balance.foreign_least if balance.foreign_least == balance.foreign_most else None
+    return Switches(total=total, own=own, foreign=foreign)
 
 
 def _threads(ctx: Context, cpu: int) -> tuple[ThreadSeen, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from auditor.context import Context
 from auditor.model import Fix, FixKind
-from auditor.requested import requested
+from auditor.requested import BOOT_CPU, requested
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 
@@ -43,17 +43,26 @@ def boot_line(parameters: Mapping[str, str]) -> str:
 
 
 def in_force(ctx: Context) -> bool:
-    """Whether everything that the line asks for is there: domain and nohz_full by effect, managed_irq by the model."""
-    config = ctx.observation.after.config
+    """Whether everything that the line asks for is there: by effect, and what shows no effect by the model.
+
+    The boot CPU can't be had: the kernel takes it out of nohz_full, and irqaffinity always includes it.
+    """
+    config, line, audited = ctx.observation.after.config, boot_parameters(ctx), ctx.targets.audited
     default = config.affinity if isinstance(config.affinity, ProbeError) else config.affinity.default
     try:
-        managed = requested(ctx).managed_irq or frozenset()
+        asked = requested(ctx)
     except ProbeError:
         return False
-    sets = (config.isolation.boot, config.isolation.nohz_full, managed)
-    if any(isinstance(known, ProbeError) or not ctx.targets.audited <= known for known in sets):
+    sets = [(config.isolation.boot, audited)]
+    if "managed_irq" in line["isolcpus"]:
+        sets.append((asked.managed_irq or frozenset(), audited))
+    if "nohz_full" in line:
+        sets.append((config.isolation.nohz_full, audited - {BOOT_CPU}))
+    else:
+        sets.append((asked.rcu_nocbs or frozenset(), audited))
+    if any(isinstance(known, ProbeError) or not wanted <= known for known, wanted in sets):
         return False
-    return not isinstance(default, ProbeError) and not default & ctx.targets.audited
+    return not isinstance(default, ProbeError) and not default & (audited - {BOOT_CPU})
 
 
 def boot_fix(ctx: Context, text: str = "isolate these CPUs at boot") -> Fix:

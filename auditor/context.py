@@ -103,20 +103,27 @@ class Context:
             return 0, ENDLESS
         least = most = 0
         for runner in self.runners:
-            cpus = runner.allowed & self.targets.audited
-            if runner.key in self.own and cpu in cpus:
-                voluntary = self._voluntary(runner.key)
-                most += ENDLESS if runner.growth.most is None else min(runner.growth.most, voluntary)
-                least += min(runner.growth.least, voluntary) if runner.allowed == {cpu} else 0
+            if runner.key in self.own and cpu in runner.allowed:
+                at_least, at_most = self._wakeups_of(runner)
+                most += at_most
+                least += at_least if runner.allowed == {cpu} else 0
         return least, most
 
-    def _voluntary(self, key: ThreadKey) -> int:
+    def _wakeups_of(self, runner: Runner) -> tuple[int, int]:
+        """Each switch to a thread follows a wake-up or, where it had to leave the CPU (involuntary), none."""
+        most = ENDLESS if runner.growth.most is None else runner.growth.most
         ends = (self.observation.before.census, self.observation.after.census)
-        before, after = (
-            census.statuses[key].voluntary_switches if isinstance(census, Census) and key in census.statuses else None
-            for census in ends
-        )
-        return 0 if after is None else max(0, after - (before or 0))
+        if not all(isinstance(census, Census) for census in ends):
+            return 0, most
+        before, after = (census.statuses.get(runner.key) for census in ends if isinstance(census, Census))
+        if after is None:
+            return 0, most
+        voluntary = after.voluntary_switches - (before.voluntary_switches if before else 0)
+        involuntary = after.involuntary_switches - (before.involuntary_switches if before else 0)
+        if voluntary < 0 or involuntary < 0:
+            return 0, most
+        most = min(most, voluntary)
+        return min(most, max(0, runner.growth.least - involuntary)), most
 
 
 def total(rows: Iterable[RowDelta], cpu: int) -> int | None:

@@ -7,7 +7,7 @@ so every term is an interval, and so is the result: its lower end may fail a rul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,7 +22,11 @@ NEVER_RAN = ThreadRun(switches=0, run_ns=0)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Growth:
-    """What one thread did in the window. ``most`` is None where it ended unseen; ``run_ns`` None without schedstat."""
+    """What one thread did in the window: switches at least, and at most.
+
+    ``most`` and ``run_ns`` are None where it ended unseen, or was there before and was not read; ``run_ns`` also
+    without schedstat.
+    """
 
     least: int
     most: int | None
@@ -57,37 +61,48 @@ class Balance:
     foreign_most: int
 
 
-def growths(observation: Observation, keys: frozenset[ThreadKey]) -> dict[ThreadKey, Growth]:
-    """Growth of these threads over the CPUs' window, as an interval."""
-    return {key: _growth(observation, key) for key in keys}
-
-
-def _growth(observation: Observation, key: ThreadKey) -> Growth:
-    seen = [observation.before.runs.get(key), *(sample.runs.get(key) for sample in observation.samples)]
-    seen.append(observation.after.runs.get(key))
-    start, end = seen[0] or NEVER_RAN, seen[-1]
-    known = [run for run in seen if run is not None]
-    inner = [run for run in seen[1:-1] if run is not None]
-    born = len(seen) > 2 and seen[0] is None and seen[1] is None
-    first = inner[0] if inner and not born else start
-    if end is None or any(later.switches < earlier.switches for earlier, later in pairwise(known)):
-        # It ended, or its id was given to another thread: only what was seen is certain.
-        grown = max((run.switches - first.switches for run in inner), default=0)
-        return Growth(least=max(0, grown), most=None, run_ns=None, bracketed=True)
-    last = inner[-1] if inner else end
+def growth_of(observation: Observation, key: ThreadKey) -> Growth:
+    """Growth of a thread over the CPUs' window: at least what lies between two samples, which lie within it."""
+    start, end = observation.before.runs.get(key), observation.after.runs.get(key)
+    within = [sample.runs.get(key) for sample in observation.samples]
+    if start is None and _began(observation, key):
+        start = NEVER_RAN
+        within = [within[0] or NEVER_RAN, *within[1:]] if within else []
+    known = [run for run in (start, *within, end) if run is not None]
+    if start is None or end is None or _fell(known):
+        return Growth(least=_grown(within), most=None, run_ns=None, bracketed=True)
+    most, bracketed = end.switches - start.switches, any(run is not None for run in within)
     return Growth(
-        least=max(0, last.switches - first.switches),
-        most=end.switches - start.switches,
-        run_ns=None if end.run_ns is None else end.run_ns - (start.run_ns or 0),
-        bracketed=bool(inner),
+        least=_grown(within) if bracketed else most,
+        most=most,
+        run_ns=None if end.run_ns is None or start.run_ns is None else end.run_ns - start.run_ns,
+        bracketed=bracketed,
     )
+
+
+def _began(observation: Observation, key: ThreadKey) -> bool:
+    """Whether it certainly was not there at the start, so that it counts from 0."""
+    census = observation.before.census
+    return isinstance(census, Census) and not census.unread and key not in census.statuses
+
+
+def _fell(known: Sequence[ThreadRun]) -> bool:
+    """Whether its id was given to another thread meanwhile."""
+    return any(later.switches < earlier.switches for earlier, later in pairwise(known))
+
+
+def _grown(within: Sequence[ThreadRun | None]) -> int:
+    """Growth from the first sample that has it, up to the last one before its id went to another thread."""
+    switches = [run.switches for run in within if run is not None]
+    last = next((at for at, (one, two) in enumerate(pairwise(switches)) if two < one), len(switches) - 1)
+    return switches[last] - switches[0] if switches else 0
 
 
 def runners(observation: Observation) -> tuple[Runner, ...]:
     """Every thread that was switched to, or kept running, in the window."""
     found = []
     for key, (status, cgroup, allowed) in _known(observation).items():
-        growth = _growth(observation, key)
+        growth = growth_of(observation, key)
         ran_ms = (growth.run_ns or 0) / 1e6
         sightings = _sightings(observation, key)
         if growth.most != 0 or ran_ms > 0 or sightings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from auditor.errors import UsageError
@@ -52,7 +53,7 @@ def kept_free(isolation: Isolation) -> frozenset[int]:
 def parse_asked(text: str) -> frozenset[int]:
     """The value of --cpus; raises UsageError for what is no CPU list or names no CPU."""
     try:
-        cpus = parse_cpulist("".join(text.split()), path="--cpus")
+        cpus = parse_cpulist(re.sub(r"\s*([,-])\s*", r"\1", text), path="--cpus")
     except ProbeError as error:
         raise UsageError(f"--cpus {text!r}: {error.reason}; write it as in 1,5 or 2-7") from None
     if not cpus:

@@ -9,7 +9,7 @@ from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.rules.base import Rule, always
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
+from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind
 from probes.irq_affinity import IrqAffinity, is_managed
 from probes.snapshot import Config, Counters
@@ -28,26 +28,38 @@ def _ends(ctx: Context) -> tuple[Counters, Counters]:
 
 
 def _by_schedstat(ctx: Context, cpu: int) -> tuple[Outcome, str, list[Evidence]] | None:
-    spans: list[frozenset[int]] = []
+    spans = _spans(ctx, cpu)
+    known = [span for span in spans if span is not None]
+    if open_to := [span for span in known if not span <= ctx.targets.audited]:
+        widest = max(open_to, key=len)
+        listed = format_cpulist(widest)
+        text = f"in a scheduler domain with CPUs {listed}: any thread may be placed here"
+        return Outcome.FAIL, text, [_schedstat(cpu, f"domain over CPUs {listed}")]
+    if len(known) < len(spans):
+        return None
+    if not known:
+        return Outcome.PASS, "in no scheduler domain", [_schedstat(cpu, "no domain line")]
+    widest = max(known, key=len)
+    listed = format_cpulist(widest)
+    text = f"balanced only among the audited CPUs {listed} (cpuset root partition)"
+    return Outcome.PASS, text, [_schedstat(cpu, f"domain over CPUs {listed}")]
+
+
+def _spans(ctx: Context, cpu: int) -> list[frozenset[int] | None]:
+    """Every domain of the CPU at both ends; None for an end that does not tell."""
+    spans: list[frozenset[int] | None] = []
     for end in _ends(ctx):
         if isinstance(end.schedstat, ProbeError) or cpu not in end.schedstat.cpus:
-            return None
-        spans += end.schedstat.cpus[cpu].domains
-    if not spans:
-        return Outcome.PASS, "in no scheduler domain", [_schedstat(cpu, "no domain line")]
-    widest = max(spans, key=len)
-    evidence = [_schedstat(cpu, f"domain over CPUs {format_cpulist(widest)}")]
-    if widest <= ctx.targets.audited:
-        return (
-            Outcome.PASS,
-            f"balanced only among the audited CPUs {format_cpulist(widest)} (cpuset root partition)",
-            evidence,
-        )
-    return (
-        Outcome.FAIL,
-        f"in a scheduler domain with CPUs {format_cpulist(widest)}: any thread may be placed here",
-        evidence,
-    )
+            spans.append(None)
+        else:
+            spans += end.schedstat.cpus[cpu].domains
+    return spans
+
+
+def balanced_inside(ctx: Context, cpu: int) -> bool:
+    """Whether the CPU is balanced, but only among the audited ones: by a cpuset root partition."""
+    spans = _spans(ctx, cpu)
+    return bool(spans) and all(span is not None and span <= ctx.targets.audited for span in spans)
 
 
 def _schedstat(cpu: int, value: str) -> Evidence:
@@ -87,41 +99,63 @@ def _partition_hint(ctx: Context) -> str:
     return "take the CPUs out of the scheduler domains at boot"
 
 
-def active_irqs(ctx: Context, config: Config) -> Iterable[tuple[int, str]]:
-    """Interrupts that a driver has requested: those with an action. Others may keep any mask, they can't fire."""
-    named: dict[int, str] = {}
+def active_irqs(ctx: Context) -> tuple[dict[int, str], frozenset[int]]:
+    """Interrupts that a driver has requested, with its name, at either end; and the numbers of those at both.
+
+    They have an action. Others may keep any mask, they can't fire. Raises ProbeError.
+    """
+    ends: list[dict[int, str]] = []
     for end in _ends(ctx):
         if isinstance(end.interrupts, ProbeError):
             raise end.interrupts
         devices = [row for row in end.interrupts.rows if row.kind is InterruptKind.DEVICE]
-        named.update({row.irq: row.actions for row in devices if row.irq is not None and row.actions})
-    if isinstance(config.affinity, ProbeError):
-        raise config.affinity
-    return [(irq, named[irq]) for irq in sorted(config.affinity.irqs) if irq in named]
+        ends.append({row.irq: row.actions for row in devices if row.irq is not None and row.actions})
+    return ends[0] | ends[1], frozenset(ends[0].keys() & ends[1].keys())
 
 
 def routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, IrqAffinity]]:
-    """Active interrupts programmed to fire on this CPU at either end, managed or not. Raises ProbeError."""
+    """Active interrupts programmed to fire on this CPU at either end, managed or not.
+
+    Raises ProbeError where there is none among those that can be read, and not all can.
+    """
     found: dict[int, tuple[int, str, IrqAffinity]] = {}
+    unread: list[ProbeError] = []
+    names, always_there = active_irqs(ctx)
     for config in (ctx.observation.before.config, ctx.observation.after.config):
-        for irq, actions in active_irqs(ctx, config):
-            assert not isinstance(config.affinity, ProbeError)  # active_irqs raised otherwise
-            affinity = config.affinity.irqs[irq]
+        if isinstance(config.affinity, ProbeError):
+            unread.append(config.affinity)
+            continue
+        for irq, actions in names.items():
+            affinity = config.affinity.irqs.get(irq) or (_not_there(irq) if irq in always_there else None)
             if isinstance(affinity, ProbeError):
-                raise affinity
-            if cpu in fires_on(affinity) and bool(is_managed(affinity, actions, config.affinity.modes_tell)) is managed:
+                unread.append(affinity)
+            elif affinity and cpu in _fires_on(affinity, actions, config.affinity.modes_tell, managed=managed):
                 found[irq] = (irq, actions, affinity)
+    if unread and not found:
+        raise unread[0]
     return [found[irq] for irq in sorted(found)]
 
 
-def fires_on(affinity: IrqAffinity) -> frozenset[int]:
+def _not_there(irq: int) -> ProbeError:
+    """An interrupt set up or freed meanwhile may lack its directory; one that was there all the time does not."""
+    return ProbeError(f"proc/irq/{irq}", "not there, though the interrupt is in use", SourceState.MISSING)
+
+
+def _fires_on(affinity: IrqAffinity, actions: str, modes_tell: bool, *, managed: bool) -> frozenset[int]:
+    if bool(is_managed(affinity, actions, modes_tell)) is not managed:
+        return frozenset()
+    return fires_on(affinity, managed=managed)
+
+
+def fires_on(affinity: IrqAffinity, *, managed: bool = False) -> frozenset[int]:
     """Where the chip was told to deliver; where the kernel does not say (s390), everything that was requested.
 
-    A managed interrupt whose CPUs are all offline is shut down yet shows an effective CPU: only what was requested counts.
+    What was requested may still be pending: the next event lands where the last ones did. But a managed interrupt whose
+    CPUs are all offline is shut down and yet shows an effective CPU: there only what was requested counts as well.
     """
     if affinity.effective is None:
         return affinity.requested
-    return affinity.effective & affinity.requested
+    return affinity.effective & affinity.requested if managed else affinity.effective
 
 
 def irq_door(ctx: Context, cpu: int) -> Outcome:

@@ -20,17 +20,22 @@ MAX_PER_S = 1.5
 
 
 def triples(ctx: Context, cpu: int) -> int:
-    """How many LOC+RES+CAL triples on this CPU are the fair server's: 0 where the signature does not fit.
+    """How many LOC+RES+CAL triples on this CPU are the fair server's: 0 where the signature does not fit or can't."""
+    return 0 if ctx.version is None else _triples(ctx, cpu) or 0
 
-    It fits on 6.12 or later when the three counts agree within two or a fifth. Each foreign switch may have come with a
-    triple of its own, so as many are left to it.
+
+def _triples(ctx: Context, cpu: int) -> int | None:
+    """The signature fits on 6.12 or later when the three counts agree within two or a fifth; None: can't be told.
+
+    Each foreign switch may have come with a triple of its own, so as many are left to it.
     """
-    foreign = _foreign(ctx, cpu)
-    if not ctx.since(6, 12) or foreign is None:
+    if not ctx.since(6, 12):
         return 0
-    counts = [total(ctx.rows(kind), cpu) for kind in KINDS]
-    known = [count for count in counts if count is not None]
-    if len(known) < len(KINDS) or min(known) <= foreign:
+    foreign = _foreign(ctx, cpu)
+    known = [count for kind in KINDS if (count := total(ctx.rows(kind), cpu)) is not None]
+    if foreign is None or len(known) < len(KINDS):
+        return None
+    if min(known) <= foreign:
         return 0
     alike = max(known) - min(known) <= max(2, min(known) // 5)
     return min(known) - foreign if alike and min(known) / ctx.window_s <= MAX_PER_S else 0
@@ -44,11 +49,17 @@ def _foreign(ctx: Context, cpu: int) -> int | None:
 
 def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """FAIRSRV."""
-    if ctx.version is not None and not ctx.since(6, 12):
+    if ctx.version is None:
+        raise ProbeError("proc/sys/kernel/osrelease", "no kernel release: whether there is a fair server is unknown")
+    if not ctx.since(6, 12):
         yield rule.finding(Outcome.NOT_APPLICABLE, ctx.audited, detail="this kernel has no fair server (since 6.12)")
         return
     for cpu in ctx.audited:
-        count = triples(ctx, cpu)
+        count = _triples(ctx, cpu)
+        if count is None:
+            text = "foreign switches or one of the three interrupts were not counted on this CPU"
+            yield rule.finding(Outcome.UNKNOWN, [cpu], detail=text)
+            continue
         per_second = rate(count, ctx.window_s)
         yield rule.finding(
             Outcome.WARN if count else Outcome.PASS,

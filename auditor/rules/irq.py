@@ -51,7 +51,10 @@ def check_device(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 
 def check_managed(ctx: Context, rule: Rule) -> Iterator[Finding]:
-    """IRQ.MANAGED."""
+    """IRQ.MANAGED. Without /proc/irq every device interrupt is judged by IRQ.DEVICE."""
+    affinity = ctx.observation.after.config.affinity
+    if isinstance(affinity, ProbeError):
+        raise affinity
     yield from _check(ctx, rule, _split(ctx, managed=True))
 
 

@@ -31,12 +31,12 @@ def _budget(ctx: Context) -> int:
 
 def _no_states(ctx: Context, rule: Rule, cpu: int, error: ProbeError) -> Finding:
     """Without a driver the kernel enters no deep state by itself; what a hypervisor's host does is not seen inside."""
-    driver = ctx.observation.facts.idle_driver
-    if error.state is SourceState.MISSING and driver == "none" and ctx.observation.facts.kernel.hypervisor is None:
+    driver, hypervisor = ctx.observation.facts.idle_driver, ctx.observation.facts.kernel.hypervisor
+    if error.state is SourceState.MISSING and driver == "none" and hypervisor is None:
         return rule.finding(
             Outcome.PASS, [cpu], observed=0, limit=0, unit="/s", detail="no cpuidle driver: only HLT or polling"
         )
-    if error.state is SourceState.MISSING and ctx.observation.facts.kernel.hypervisor is not None:
+    if error.state is SourceState.MISSING and hypervisor not in (None, "unknown"):
         return rule.finding(Outcome.NOT_APPLICABLE, [cpu], detail="a guest without cpuidle: C-states are the host's")
     return rule.finding(Outcome.UNKNOWN, [cpu], detail=str(error))
 

@@ -8,11 +8,12 @@ from auditor.bootline import boot_fix
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, Kind, Outcome
 from auditor.rules.base import Rule, always, bound, judge_between, never, rate, settle, weight
-from auditor.rules.doors import domain_state
+from auditor.rules.doors import balanced_inside, domain_state
 from probes.host import ProbeError
 
 TIMERS = ("TIMER", "HRTIMER")
-"""Raised by the own threads' timers as well: on PREEMPT_RT sleeps of ordinary threads expire in HRTIMER."""
+"""Raised by the own threads' timers as well: on PREEMPT_RT sleeps of ordinary threads expire in HRTIMER. How many of
+their wake-ups came so is never known: most timers expire in the interrupt itself."""
 
 
 def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
@@ -27,11 +28,26 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
         if cpu not in counts:
             yield rule.finding(Outcome.UNKNOWN, [cpu], detail="no column for this CPU at both ends of the window")
             continue
-        own = ctx.wakeups(cpu) if name in TIMERS else (0, 0)
-        least, most = max(0, counts[cpu] - own[1]), max(0, counts[cpu] - own[0])
+        if name == "SCHED" and balanced_inside(ctx, cpu):
+            yield _inside(rule, cpu, counts[cpu], ctx.window_s)
+            continue
+        own = ctx.wakeups(cpu)[1] if name in TIMERS else 0
+        least, most = max(0, counts[cpu] - own), counts[cpu]
         shut = name == "SCHED" and domain_state(ctx, cpu)[0] is Outcome.PASS
         outcome = settle(judge_between(least, most, ctx.window_s, limit), most, control, limit, shut=shut)
         yield _finding(ctx, rule, outcome, cpu, counts[cpu], least, control)
+
+
+def _inside(rule: Rule, cpu: int, count: int, window_s: float) -> Finding:
+    """In a root partition of audited CPUs only, their balancer is the workload's own."""
+    return rule.finding(
+        Outcome.NOT_APPLICABLE,
+        [cpu],
+        observed=rate(count, window_s),
+        unit="/s",
+        detail=f"{count} ran: the audited CPUs are balanced among themselves (cpuset root partition)",
+        evidence=[Evidence(path="/proc/softirqs", field=f"SCHED CPU{cpu}", value=f"+{count}")],
+    )
 
 
 def _finding(

@@ -12,7 +12,7 @@ from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome, Regime
 from auditor.policy import Limit
 from auditor.rules.base import Rule, bound, judge, rate, weight
 from auditor.rules.fair_server import triples
-from probes.host import ProbeError
+from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind
 
 JUDGED_BUSY = 0.10
@@ -22,13 +22,19 @@ HZ_CHOICES = (100, 250, 300, 1000)
 
 def claimed(ctx: Context, cpu: int) -> bool:
     """Whether the tick is decisive here: nohz_full is in force for this CPU, or the policy says busy-poll."""
-    nohz = ctx.observation.after.config.isolation.nohz_full
-    return ctx.policy.busy_poll or (not isinstance(nohz, ProbeError) and cpu in nohz)
+    return ctx.policy.busy_poll or any(not isinstance(nohz, ProbeError) and cpu in nohz for nohz in _nohz(ctx))
+
+
+def _nohz(ctx: Context) -> list[frozenset[int] | ProbeError]:
+    """nohz_full at both ends of the window."""
+    return [end.config.isolation.nohz_full for end in (ctx.observation.before, ctx.observation.after)]
 
 
 def decisive(ctx: Context, cpu: int) -> bool:
-    """Claimed, and judgeable: a CPU mostly idle says nothing of its tick, and a sleeper's own timers may hide it."""
-    return claimed(ctx, cpu) and (ctx.policy.busy_poll or ctx.regime(cpu) in (Regime.SPINNER, Regime.UNKNOWN))
+    """Claimed, or unknown whether so, and judgeable: a CPU mostly idle says nothing, a sleeper's timers may hide it."""
+    unread = any(isinstance(nohz, ProbeError) and nohz.state is not SourceState.MISSING for nohz in _nohz(ctx))
+    judgeable = ctx.policy.busy_poll or ctx.regime(cpu) in (Regime.SPINNER, Regime.UNKNOWN)
+    return judgeable and (unread or claimed(ctx, cpu))
 
 
 def own_ticks(ctx: Context, cpu: int) -> tuple[int, int]:
