@@ -123,7 +123,9 @@ def _boot_line(findings: tuple[Finding, ...]) -> str | None:
 
 def next_command(ctx: Context, facts: RunFacts, findings: tuple[Finding, ...]) -> str:
     """What to type after an unknown: the same CPUs as root, through the host's root, with load and work, or longer."""
-    words = ["cpu-audit", "run", "--cpus", format_cpulist(ctx.targets.audited)]
+    online = ctx.observation.after.config.online
+    left = ctx.targets.audited if isinstance(online, ProbeError) else ctx.targets.audited & online
+    words = ["cpu-audit", "run", "--cpus", format_cpulist(left or ctx.targets.audited)]
     if facts.workload is not None:
         words += ["--workload", shlex.quote(facts.workload)]
     states = {line.state for line in coverage(ctx) if line.source.startswith("/proc/")}

@@ -136,7 +136,7 @@ def _judged(ctx: Context, rule: Rule, cpu: int, ticks: Ticks) -> Finding:
     return rule.finding(
         outcome,
         [cpu],
-        observed=rate(net, ticks.busy_s),
+        observed=None if outcome is Outcome.UNKNOWN else rate(net, ticks.busy_s),
         limit=bound(outcome, limit),
         unit="/busy s",
         detail=f"{ticks.raw} ticks in {ticks.busy_s:.1f} busy seconds{less}{meaning}",
