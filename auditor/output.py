@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterable
 
 from auditor.errors import AuditError, UsageError
+
+PREFIX = ".cpu-audit-"
 
 
 class OutputError(AuditError):
@@ -23,15 +26,19 @@ def check_writable(path: str) -> None:
         raise UsageError(f"-o {path}: is a directory; name a file in it")
     if not os.path.isdir(folder):
         raise UsageError(f"-o {path}: there is no directory {folder}")
-    if not os.access(folder, os.W_OK):
-        raise UsageError(f"-o {path}: {folder} is not writable")
+    try:
+        handle, beside = tempfile.mkstemp(prefix=PREFIX, dir=folder)
+    except OSError as error:  # tried, not asked: access(2) tells root that even /proc is writable
+        raise UsageError(f"-o {path}: {folder} is not writable ({error.strerror})") from None
+    os.close(handle)
+    os.unlink(beside)
 
 
 def write_file(path: str, data: bytes) -> None:
     """Writes a whole file, or leaves what was there. Raises OutputError."""
     target = os.path.abspath(path)
     try:
-        handle, beside = tempfile.mkstemp(prefix=".cpu-audit-", dir=os.path.dirname(target))
+        handle, beside = tempfile.mkstemp(prefix=PREFIX, dir=os.path.dirname(target))
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}") from None
     try:
@@ -68,7 +75,10 @@ def write_tree(path: str, entries: Iterable[tuple[str, bytes]]) -> None:
     """A directory with these files, made beside and renamed; the target must not exist. Raises OutputError."""
     target = os.path.abspath(path)
     try:
-        beside = tempfile.mkdtemp(prefix=".cpu-audit-", dir=os.path.dirname(target))
+        beside = tempfile.mkdtemp(prefix=PREFIX, dir=os.path.dirname(target))
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from None
+    try:
         for name, data in entries:
             full = os.path.join(beside, name)
             os.makedirs(os.path.dirname(full), exist_ok=True)
@@ -77,4 +87,5 @@ def write_tree(path: str, entries: Iterable[tuple[str, bytes]]) -> None:
         os.chmod(beside, 0o777 & ~_umask())
         os.rename(beside, target)
     except OSError as error:
+        shutil.rmtree(beside, ignore_errors=True)
         raise OutputError(f"{path}: {error.strerror}") from None

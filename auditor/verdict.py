@@ -26,12 +26,19 @@ def judge_cpu(ctx: Context, findings: Iterable[Finding], cpu: int) -> Verdict:
 
 
 def _status(ctx: Context, findings: Sequence[Finding], cpu: int) -> tuple[Status, list[Finding]]:
-    """Fail, then open doors, then what was not decided, then warnings. Risks decide nothing: others list them."""
+    """Fail, then open doors, then what was not decided, then warnings. Risks decide nothing: others list them.
+
+    A decisive rule that says nothing of this CPU has not decided either.
+    """
     measured = [finding for finding in findings if finding.kind is Kind.MEASURED]
+    decisive = [rule for rule in BY_ID.values() if rule.decisive(ctx, cpu)]
+    undecided = [f for f in findings if f.outcome in OPEN and BY_ID[f.rule] in decisive]
+    silent = {rule.id for rule in decisive} - {finding.rule for finding in findings}
+    undecided += [BY_ID[name].finding(Outcome.UNKNOWN, [cpu]) for name in sorted(silent)]
     steps = (
         (Status.NOT_ISOLATED, [f for f in measured if f.outcome is Outcome.FAIL]),
         (Status.EXPOSED, [f for f in findings if f.kind is Kind.DOOR and f.outcome is Outcome.FAIL]),
-        (Status.UNKNOWN, [f for f in findings if f.outcome in OPEN and BY_ID[f.rule].decisive(ctx, cpu)]),
+        (Status.UNKNOWN, undecided),
         (Status.DISTURBED, [f for f in measured if f.outcome is Outcome.WARN]),
     )
     return next(((status, found) for status, found in steps if found), (Status.ISOLATED, []))

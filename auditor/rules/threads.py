@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditor.bootline import boot_fix
@@ -62,7 +62,7 @@ def check_foreign(ctx: Context, rule: Rule) -> Iterator[Finding]:
         if occupied:
             yield occupied
         if not occupied or occupied.cpus != balance.cpus:
-            yield _counted(ctx, rule, balance)
+            yield (None if occupied else _was_there(ctx, rule, balance)) or _counted(ctx, rule, balance)
     missing = set(ctx.audited) - {cpu for balance in ctx.balances for cpu in balance.cpus}
     if missing:
         yield rule.finding(
@@ -75,7 +75,7 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
     watchdog = _watchdog(ctx, balance)
     least, most = max(0, balance.foreign_least - watchdog), max(0, balance.foreign_most - watchdog)
     outcome = judge(least, ctx.window_s, limit)
-    if outcome is Outcome.PASS and most / ctx.window_s > limit.fail:
+    if outcome is not Outcome.FAIL and _undecided(least, most, ctx.window_s, limit):
         outcome = Outcome.UNKNOWN
     shut = all(domain_state(ctx, cpu)[0] is Outcome.PASS for cpu in balance.cpus)
     control = ctx.control_rate(lambda cpu: _switches(ctx, cpu))
@@ -96,6 +96,11 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
         per_second=rate(_unnamed(ctx, balance, least), ctx.window_s),
         cost_us_per_s=weight("THR", rate(_unnamed(ctx, balance, least), ctx.window_s)),
     )
+
+
+def _undecided(least: int, most: int, window_s: float, limit: Limit) -> bool:
+    """Whether the upper end would fail and the lower end does not: at 0 by its plain rate, above by its lower bound."""
+    return judge(most, window_s, limit) is Outcome.FAIL or (not least and most / window_s > limit.fail)
 
 
 def _switches(ctx: Context, cpu: int) -> int | None:
@@ -142,30 +147,57 @@ def _occupied(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
 
     An own thread that was switched to elsewhere may have begun here: it excuses as far as it ran, but proves nothing.
     """
-    busy = {
-        cpu: busy.busy * ctx.window_s for cpu in balance.cpus if (busy := ctx.busy(cpu)) and not _switches(ctx, cpu)
-    }
-    held = {cpu for cpu, busy_s in busy.items() if busy_s > UNEXPLAINED_S}
-    here = [runner for runner in ctx.runners if runner.allowed & held]
-    stayed_s, moved_s = (_ran_s(ctx, here, stayed=stayed) for stayed in (True, False))
-    more_s = sum(busy[cpu] for cpu in held) - stayed_s
-    if more_s <= UNEXPLAINED_S:
+    slack_s = min(UNEXPLAINED_S, ctx.window_s / 2)
+    busy = {cpu: _busy_s(ctx, cpu) for cpu in balance.cpus if not _switches(ctx, cpu)}
+    held = {cpu: busy_s for cpu, busy_s in busy.items() if busy_s is None or busy_s > slack_s}
+    here = [runner for runner in ctx.runners if runner.allowed & held.keys()]
+    stayed = [runner for runner in here if _stayed(runner) and runner.key in ctx.own]
+    moved_s = _ran_s([runner for runner in here if not _stayed(runner) and runner.key in ctx.own])
+    more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in held.values()) - _ran_s(stayed)
+    if more_s <= slack_s * len(held) and len(held) <= len(stayed):
         return None
     suspects = sorted({runner.status.name for runner in here if runner.key not in ctx.own and _stayed(runner)})
-    proved = bool(suspects) and more_s - moved_s > UNEXPLAINED_S
+    proved = bool(suspects) and None not in held.values() and more_s - moved_s > slack_s
     return rule.finding(
         Outcome.FAIL if proved else Outcome.UNKNOWN,
         held,
-        detail=f"busy {more_s:.1f} s more than own threads here ran, without a switch: another thread held the CPU"
-        + (f"; it may be {', '.join(suspects[:4])}" if suspects else ""),
+        detail=_describe_held(held, more_s, suspects),
         fix=thread_fix(ctx) if proved else None,
         origin="threads",
     )
 
 
-def _ran_s(ctx: Context, here: Sequence[Runner], *, stayed: bool) -> float:
-    mine = [runner for runner in here if runner.key in ctx.own and _stayed(runner) is stayed]
-    return sum((runner.growth.run_ns or 0) / 1e9 for runner in mine)
+def _describe_held(held: Mapping[int, float | None], more_s: float, suspects: Sequence[str]) -> str:
+    if None in held.values():
+        text = "no switch, and /proc/stat does not tell whether the CPU was idle or one thread held it"
+    else:
+        text = f"busy {more_s:.1f} s more than own threads here ran, without a switch: another thread held the CPU"
+    return text + (f"; it may be {', '.join(suspects[:4])}" if suspects else "")
+
+
+def _was_there(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
+    """A thread that held the CPU when the window began is not switched to. Where switches are few, its time tells."""
+    busy = [_busy_s(ctx, cpu) for cpu in balance.cpus]
+    slack_s = min(UNEXPLAINED_S, ctx.window_s / 2) * len(balance.cpus)
+    own = [runner for runner in ctx.runners if runner.key in ctx.own and runner.allowed & set(balance.cpus)]
+    more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in busy) - _ran_s(own)
+    if balance.foreign_most or balance.total > ctx.window_s or more_s <= slack_s:
+        return None
+    if None in busy:
+        held = "and /proc/stat does not tell whether another thread was there at the start"
+    else:
+        held = f"yet busy {more_s:.1f} s more than own threads ran: another was there at the start"
+    text = f"{_describe(balance, 0)}, {held}"
+    return rule.finding(Outcome.UNKNOWN, balance.cpus, detail=text, origin="threads")
+
+
+def _busy_s(ctx: Context, cpu: int) -> float | None:
+    busy = ctx.busy(cpu)
+    return None if busy is None else busy.busy * ctx.window_s
+
+
+def _ran_s(runners: Sequence[Runner]) -> float:
+    return sum((runner.growth.run_ns or 0) / 1e9 for runner in runners)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
