@@ -25,6 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--append", default="", metavar="CMDLINE", help="added to the kernel command line")
     add("--timeout", type=float, default=300, metavar="S", help="for one boot with its command")
     add("--tcg", choices=["multi", "single"], default="multi", help="single: a spinning CPU starves the others")
+    add("--all-cpus-at-once", action="store_true", help="no maxcpus=1: for an isolated CPU 0; panics now and then")
     add("--acpi-idle", action="store_true", help="three idle states per CPU (latencies 1, 60, 200 µs)")
     add("--smp", default="", metavar="OPTS", help="added to QEMU's -smp, as threads=2")
     add("--qemu", action="append", default=[], metavar="ARG", help="one more QEMU argument; may be repeated")
@@ -50,6 +51,7 @@ def _node(args: argparse.Namespace) -> Node:
         append=args.append,
         smp=args.smp,
         tcg=args.tcg,
+        late_cpus=not args.all_cpus_at_once,
         acpi_idle=args.acpi_idle,
         env=dict(args.env),
         retry=not args.no_retry,
@@ -73,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(reason)
     command = args.command[0] if len(args.command) == 1 else args.command
     try:
-        result = _node(args).run(command, timeout_s=args.timeout, job=args.keep)
+        result = _node(args).run(command, timeout=args.timeout, job=args.keep)
     except (GuestDied, NodeTimeout) as end:
         _show(end.result)
         sys.stderr.write(f"node: {end}\n")

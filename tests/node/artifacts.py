@@ -21,7 +21,10 @@ from tests.node.errors import NodeError
 
 GUEST = Path(__file__).with_name("guest")
 BUSYBOX = Path("/bin/busybox")
-MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_blk", "virtio_net", "virtio_rng", "ext4")
+MODULES = {
+    "software": ("ext4", "overlay", "9p", "net_failover"),
+    "drivers": ("virtio_pci", "9pnet_virtio", "virtio_blk", "virtio_net", "virtio_rng"),
+}
 
 # The meta-packages that may lead to a kernel of each series: bookworm-security names the series, backports does not.
 META_PACKAGES = {
@@ -129,10 +132,15 @@ def parse_insmod(text: str) -> list[Path]:
     return [Path(words[1]) for words in lines if len(words) > 1 and words[0] == "insmod"]
 
 
-def _module_files(kernel: Kernel) -> list[Path]:
+def _module_files(kernel: Kernel) -> dict[Path, str]:
+    """The files to load, in order, with their group in MODULES."""
     argv = ["modprobe", "-d", str(kernel.root), "-S", kernel.release, "--show-depends"]
-    found = [file for module in MODULES for file in parse_insmod(_run([*argv, module]))]
-    return list(dict.fromkeys(found))
+    files: dict[Path, str] = {}
+    for group, modules in MODULES.items():
+        for module in modules:
+            for file in parse_insmod(_run([*argv, module])):
+                files.setdefault(file, group)
+    return files
 
 
 def _module(path: Path) -> bytes:
@@ -143,14 +151,14 @@ def _module(path: Path) -> bytes:
 def _write_initramfs(kernel: Kernel, target: Path) -> None:
     files = {name: (GUEST / name).read_bytes() for name in ("init", "finish")}
     files["bin/busybox"] = BUSYBOX.read_bytes()
-    for number, path in enumerate(_module_files(kernel)):
-        files[f"modules/{number:02}-{path.name.removesuffix('.xz')}"] = _module(path)
+    for number, (path, group) in enumerate(_module_files(kernel).items()):
+        files[f"modules/{group}/{number:02}-{path.name.removesuffix('.xz')}"] = _module(path)
     target.write_bytes(cpio.archive(files))
 
 
 def initramfs(kernel: Kernel) -> Path:
     """The initramfs for a kernel: busybox, the drivers of the guest's devices, and ``guest/``."""
-    parts = [kernel.root.name.encode(), " ".join(MODULES).encode(), BUSYBOX.read_bytes()]
+    parts = [kernel.root.name.encode(), repr(MODULES).encode(), BUSYBOX.read_bytes()]
     parts += [path.read_bytes() for path in (GUEST / "init", GUEST / "finish", Path(cpio.__file__))]
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     target = cache_dir() / f"initramfs-{kernel.release}-{key}.cpio.gz"

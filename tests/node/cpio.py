@@ -3,6 +3,7 @@
 import gzip
 import stat
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 TRAILER = "TRAILER!!!"
 DIRECTORY = stat.S_IFDIR | 0o755
@@ -25,7 +26,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
     The same files give the same bytes.
     """
-    directories = sorted({name.rpartition("/")[0] for name in files} - {""})
+    directories = sorted({str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."})
     entries = [(name, DIRECTORY, b"") for name in directories]
     entries += [(name, EXECUTABLE, files[name]) for name in sorted(files)]
     entries.append((TRAILER, 0, b""))

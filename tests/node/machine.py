@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 QEMU = "qemu-system-x86_64"
-BASE_CMDLINE = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic"
+# lpj (3 GHz at HZ=250): measuring it on a busy host takes up to a second per CPU, and fails.
+BASE_CMDLINE = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic lpj=12000000"
+# Under thread=multi a vCPU may meet a breakpoint that the kernel set while it patched its code and has long taken away:
+# "Oops: int3". On a busy host one boot in six died so, where sched_clock() is patched with all CPUs up. Hence guests
+# start on CPU 0, and init starts the other CPUs when the patching is over.
+LATE_CPUS = "maxcpus=1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +26,7 @@ class Machine:
     append: str = ""
     smp: str = ""
     tcg: str = "multi"
+    late_cpus: bool = True
     idle_table: Path | None = None
     extra: Sequence[str] = ()
 
@@ -67,6 +73,11 @@ def _devices(machine: Machine) -> list[str]:
     ]
 
 
+def _cmdline(machine: Machine) -> str:
+    parts = [BASE_CMDLINE, LATE_CPUS if machine.late_cpus else "", machine.append]
+    return " ".join(filter(None, parts))
+
+
 def qemu_argv(machine: Machine) -> list[str]:
     """The argv that boots ``machine``; QEMU ends when the guest powers off, reboots or panics."""
     table = ["-acpitable", f"file={_value(machine.idle_table)}"] if machine.idle_table else []
@@ -74,7 +85,7 @@ def qemu_argv(machine: Machine) -> list[str]:
         *[QEMU, "-machine", "q35,usb=off", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
         *_cpu(machine),
         *["-kernel", str(machine.vmlinuz), "-initrd", str(machine.initramfs)],
-        *["-append", f"{BASE_CMDLINE} {machine.append}".rstrip()],
+        *["-append", _cmdline(machine)],
         *_devices(machine),
         *table,
         *machine.extra,

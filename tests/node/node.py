@@ -87,7 +87,8 @@ class Node:
 
     ``smp`` is added to QEMU's -smp ("threads=2"), ``extra`` to its argv; ``acpi_idle`` gives the CPUs idle states.
     A guest that dies is booted once more unless ``retry`` is false: under ``tcg="multi"`` a kernel now and then panics
-    for no fault of the command; ``tcg="single"`` lets a spinning CPU starve the others.
+    for no fault of the command; ``tcg="single"`` lets a spinning CPU starve the others. ``late_cpus`` starts all CPUs
+    but CPU 0 from the initramfs (see LATE_CPUS in machine.py); false when CPU 0 is no housekeeping CPU.
     """
 
     kernel: str = "6.12-rt"
@@ -96,27 +97,28 @@ class Node:
     append: str = ""
     smp: str = ""
     tcg: str = "multi"
+    late_cpus: bool = True
     acpi_idle: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path = CHECKOUT
     retry: bool = True
     extra: Sequence[str] = ()
 
-    def run(self, command: str | Sequence[str], *, timeout_s: float = 300, job: Path | None = None) -> NodeResult:
-        """Runs ``command`` as root in ``cwd`` (a string in bash, a sequence as argv), each boot for ``timeout_s``.
+    def run(self, command: str | Sequence[str], *, timeout: float = 300, job: Path | None = None) -> NodeResult:
+        """Runs ``command`` as root in ``cwd`` (a string in bash, a sequence as argv), each boot for ``timeout`` s.
 
         ``job`` keeps the files (out/, stdout, stderr, console.log); without it they go when this process ends.
         Raises GuestDied, NodeTimeout, or NodeError when no node can be built here.
         """
         machine = self._machine((job or _temporary_job()).resolve())
         try:
-            return self._boot(machine, command, timeout_s, deaths=0)
+            return self._boot(machine, command, timeout, deaths=0)
         except GuestDied as death:
             if not self.retry:
                 raise
             (machine.job / "console-died.log").write_text(death.result.console)
             log.warning("%s", death)
-        return self._boot(machine, command, timeout_s, deaths=1)
+        return self._boot(machine, command, timeout, deaths=1)
 
     def _machine(self, job: Path) -> Machine:
         kernel = artifacts.fetch_kernel(self.kernel)
@@ -130,6 +132,7 @@ class Node:
             append=self.append,
             smp=self.smp,
             tcg=self.tcg,
+            late_cpus=self.late_cpus,
             idle_table=artifacts.idle_table(self.cpus) if self.acpi_idle else None,
             extra=self.extra,
         )

@@ -91,7 +91,7 @@ def test_a_panic_is_not_a_failed_command() -> None:
 
 def test_a_late_guest_is_killed(tmp_path: Path) -> None:
     with pytest.raises(NodeTimeout, match=r"the guest was killed after [12]\.\d s") as late:
-        Node(cpus=2).run("true", timeout_s=1, job=tmp_path)
+        Node(cpus=2).run("true", timeout=1, job=tmp_path)
     assert late.value.result.code == 124
     assert _processes_with(str(tmp_path)) == []
 

@@ -76,7 +76,7 @@ def test_a_dead_guest_is_booted_once_more(play: Callable[[Qemu], None], tmp_path
         return 0
 
     play(qemu)
-    result = Node().run("x", timeout_s=9, job=tmp_path)
+    result = Node().run("x", timeout=9, job=tmp_path)
     assert (result.code, result.deaths, boots) == (0, 1, [9, 9])
     assert list(result.out.iterdir()) == []
     assert (tmp_path / "console-died.log").read_text() == "Oops: int3"
@@ -177,9 +177,22 @@ def test_temporary_jobs_go_with_the_process() -> None:
 
 def test_options_of_the_command_line() -> None:
     words = "--cpus 6 --mem 512 --append isolcpus=1,5 --kernel 6.1-rt --tcg single --acpi-idle --smp threads=2"
-    more = ["--env", "A=b=c", "--no-retry", "--qemu=-name", "--qemu", "x", "--", "ls", "-l", "--", "x"]
-    args = cli._parser().parse_args([*words.split(), *more])
-    assert args.command == ["ls", "-l", "--", "x"]
+    more = [
+        "--all-cpus-at-once",
+        "--env",
+        "A=b=c",
+        "--no-retry",
+        "--qemu=-name",
+        "--qemu",
+        "x",
+        "--",
+        "ls",
+        "-l",
+        "--",
+        "x",
+    ]
+    args = cli._parser().parse_args([*words.split(), *more, "--", *command])
+    assert args.command == command
     assert cli._node(args) == Node(
         kernel="6.1-rt",
         cpus=6,
@@ -187,6 +200,7 @@ def test_options_of_the_command_line() -> None:
         append="isolcpus=1,5",
         smp="threads=2",
         tcg="single",
+        late_cpus=False,
         acpi_idle=True,
         env={"A": "b=c"},
         retry=False,
