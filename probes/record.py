@@ -78,7 +78,7 @@ class Recorder:
         return text
 
     def listdir(self, path: str) -> list[str]:
-        """Names are implied by what is then read; a failure is remembered."""
+        """Names are implied by what is then read or found missing; a failure is remembered."""
         path = path.strip("/")
         try:
             names = self.host.listdir(path)
