@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.cpuidle import CpuIdle, IdleState
@@ -302,6 +302,7 @@ def test_the_length_of_a_window() -> None:
 COUNTS = st.integers(0, WRAP - 1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(COUNTS, COUNTS, COUNTS, COUNTS), min_size=1, max_size=4), st.booleans())
 def test_no_counts_make_a_negative_growth_or_a_crash(ends: list[tuple[int, int, int, int]], numbered: bool) -> None:
     labels = [str(number) if numbered else f"X{number}" for number in range(len(ends))]

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes import host as module
@@ -184,12 +184,14 @@ def test_a_deep_path_needs_no_deep_stack() -> None:
     assert host.listdir("a") == ["a"]
 
 
+@settings(deadline=None)
 @given(st.binary())
 def test_decoded_text_can_always_be_encoded(data: bytes) -> None:
     text = decode(data)
     assert decode(text.encode()) == text
 
 
+@settings(deadline=None)
 @given(st.text(st.characters()))
 def test_visible_names_can_always_be_encoded(name: str) -> None:
     assert visible(visible(name)) == visible(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes import isolation as module
@@ -166,6 +166,7 @@ def test_a_name_that_is_no_utf8_can_be_printed(tmp_path: Path) -> None:
     assert found.partitions == (Partition(path=f"{ROOT}/\\udcff", state="isolated", cpus=frozenset({2, 3})),)
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.text())
 def test_no_text_raises(state: str, cpus: str, listed: str) -> None:
     files = cgroups("a", state=state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.host import DictHost, TreeHost
@@ -114,6 +114,7 @@ def test_a_release_with_nul_in_an_image_crashes_nothing(tmp_path: object) -> Non
     assert read_kernel(Image(str(tmp_path))).hz is None
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_no_text_raises(cpuinfo: str, config: str) -> None:
     read_kernel(DictHost({"proc/cpuinfo": cpuinfo, f"{SYS}/osrelease": "6.1", "boot/config-6.1": config}))

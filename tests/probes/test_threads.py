@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes import threads as module
@@ -175,6 +175,7 @@ def test_processor_that_is_none(text: str) -> None:
     assert refused(outcome(lambda: parse_processor(text))) == (SourceState.MALFORMED, "no processor field")
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300) | st.from_regex(r"([A-Z][a-zA-Z_]+:\t[0-9a-z]{0,9}\n){0,9}", fullmatch=True))
 def test_no_text_crashes_a_parser(text: str) -> None:
     parsers: list[Callable[[str], object]] = [parse_status, parse_thread_schedstat, parse_processor, parse_cgroup]
@@ -182,6 +183,7 @@ def test_no_text_crashes_a_parser(text: str) -> None:
         outcome(partial(parse, text))
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(blacklist_characters="\n"), max_size=20), st.integers(0, 1 << 63))
 def test_no_name_forges_a_field(name: str, switches: int) -> None:
     text = status(name=name).replace("switches:\t12", f"switches:\t{switches}")
@@ -189,6 +191,7 @@ def test_no_name_forges_a_field(name: str, switches: int) -> None:
     assert (found.voluntary_switches, found.kernel, found.parent_pid) == (switches, False, 1)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.integers(0, 1 << 16))
 def test_no_name_moves_the_processor(comm: str, cpu: int) -> None:
     assert parse_processor(stat(comm, cpu)) == cpu
