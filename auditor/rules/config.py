@@ -14,6 +14,7 @@ from probes.host import ProbeError, SourceState
 from probes.isolation_params import Requested
 from probes.snapshot import Census
 
+RCU_OFFLOAD = ("rcuop", "rcuos", "rcuob")
 NOHZ_PATH = "/sys/devices/system/cpu/nohz_full"
 
 
@@ -104,7 +105,7 @@ def check_rcu(ctx: Context, rule: Rule) -> Iterator[Finding]:
         if not isinstance(nohz, ProbeError) and cpu in nohz:
             yield rule.finding(Outcome.PASS, [cpu], detail="nohz_full offloads the callbacks of this CPU")
         elif offloaded is None:
-            yield rule.finding(Outcome.UNKNOWN, [cpu], detail="no kernel thread is visible from here")
+            yield rule.finding(Outcome.UNKNOWN, [cpu], detail="the kernel threads can't tell from here")
         elif cpu in offloaded:
             yield rule.finding(Outcome.PASS, [cpu], detail="its rcuo thread is active")
         else:
@@ -113,13 +114,23 @@ def check_rcu(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 
 def _offload_threads(ctx: Context) -> frozenset[int] | None:
-    """CPUs with an rcuop/N or rcuos/N thread that is not parked: on 6.x parked ones exist for CPUs not offloaded."""
+    """CPUs whose RCU callbacks are offloaded, by their rcuop/N (rcuos/N, rcuob/N) threads; None where they can't tell.
+
+    With any CPU offloaded the thread exists for all. 6.12 parks those of the others, 6.1 leaves them asleep (both booted):
+    where none is parked, only the CPUs that the command line asked for count.
+    """
     census = ctx.census
     if not isinstance(census, Census) or not census.complete:
         return None
-    names = [status.name for status in census.statuses.values() if status.kernel and status.state != "P"]
-    numbers = [name.partition("/")[2] for name in names if name.startswith(("rcuop/", "rcuos/", "rcuob/"))]
-    return frozenset(int(number) for number in numbers if number.isdecimal())
+    threads = [(status.name.partition("/"), status.state) for status in census.statuses.values() if status.kernel]
+    states = {int(name[2]): state for name, state in threads if name[0] in RCU_OFFLOAD and name[2].isdecimal()}
+    active = frozenset(cpu for cpu, state in states.items() if state != "P")
+    if len(active) < len(states) or not states:
+        return active
+    try:
+        return active & (requested(ctx).rcu_nocbs or frozenset())
+    except ProbeError:
+        return None
 
 
 def check_cpus(ctx: Context, rule: Rule) -> Iterator[Finding]:
