@@ -91,10 +91,15 @@ def judge(count: float, window_s: float, limit: Limit) -> Outcome:
 
 
 def judge_between(least: float, most: float, window_s: float, limit: Limit) -> Outcome:
-    """For a count known only as an interval: its lower end may fail, its upper end may pass, else it is a warning."""
-    if judge(least, window_s, limit) is Outcome.FAIL:
-        return Outcome.FAIL
-    return Outcome.PASS if judge(most, window_s, limit) is Outcome.PASS else Outcome.WARN
+    """For a count known only as an interval: its lower end may fail or warn, its upper end may pass, else: unknown."""
+    worst = judge(most, window_s, limit)
+    known = judge(least, window_s, limit)
+    return Outcome.UNKNOWN if known is Outcome.PASS and worst is not Outcome.PASS else known
+
+
+def maybe_own(outcome: Outcome) -> str:
+    """The end of a sentence about a count that is unknown because own threads may have caused all of it, or none."""
+    return "; the own threads may explain them all, or none" if outcome is Outcome.UNKNOWN else ""
 
 
 def settle(outcome: Outcome, count: float, control: float | None, limit: Limit, *, shut: bool) -> Outcome:

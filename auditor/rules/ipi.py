@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from auditor.bootline import boot_fix
 from auditor.context import Context, total
 from auditor.model import Evidence, Finding, Fix, Kind, Outcome
-from auditor.rules.base import Rule, bound, judge_between, rate, settle, weight
+from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, settle, weight
 from auditor.rules.fair_server import triples
 from auditor.rules.tick import own_ticks
 from probes.interrupts import InterruptKind
@@ -73,7 +73,7 @@ def _finding(
         observed=rate(net, ctx.window_s),
         limit=bound(outcome, limit),
         unit="/s",
-        detail=f"{raw} counted" + (f", less {' and '.join(credited)}" if credited else ""),
+        detail=f"{raw} counted" + (f", less {' and '.join(credited)}" if credited else "") + maybe_own(outcome),
         evidence=[Evidence(path="/proc/interrupts", field=f"{label} CPU{cpu}", value=f"+{raw}")],
         fix=_fix(ctx) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
         origin="ipi",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from auditor.bootline import boot_fix
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, Kind, Outcome
-from auditor.rules.base import Rule, always, bound, judge_between, never, rate, settle, weight
+from auditor.rules.base import Rule, always, bound, judge_between, maybe_own, never, rate, settle, weight
 from auditor.rules.doors import balanced_inside, domain_state
 from probes.host import ProbeError
 
@@ -58,6 +58,7 @@ def _finding(
     detail = f"{raw} ran" + (f", less up to {raw - net} for own timers" if raw != net else "")
     if control is not None and net:
         detail += f"; at most {control:.3g}/s on a control CPU"
+    detail += maybe_own(outcome)
     return rule.finding(
         outcome,
         [cpu],
