@@ -1,0 +1,243 @@
+"""The two doors, from values: scheduler domains at both ends, and where interrupts in use may fire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from auditor.context import Context
+from auditor.model import Evidence, FixKind, Outcome
+from auditor.rules.doors import balanced_inside, fires_on, irq_door
+from probes.host import ProbeError, SourceState
+from probes.irq_affinity import IrqAffinities, IrqAffinity
+from probes.isolation import Partition
+from probes.schedstat import CpuSched, SchedStat
+from tests.auditor.build import context, cpus, edit, findings, gone, irq, only, outcomes
+
+NIC = {"30 eth0": {0: 0}}
+QUEUE = {"40 nvme0q3": {0: 0}}
+ISOLATED = (Partition(path="/pod", state="isolated", cpus=cpus(1)),)
+
+
+def sched(*spans: frozenset[int], cpu: int = 1) -> SchedStat:
+    return SchedStat(version=15, cpus={cpu: CpuSched(run_ns=0, wait_ns=0, switches=5000, domains=spans)})
+
+
+def affinities(*items: IrqAffinity, default: frozenset[int] = cpus(0), modes_tell: bool = False) -> IrqAffinities:
+    return IrqAffinities(irqs={item.irq: item for item in items}, default=default, modes_tell=modes_tell)
+
+
+def blind(state: SourceState = SourceState.MISSING, **given: Any) -> Context:
+    """Without /proc/schedstat at both ends."""
+    ctx = edit(context(**given), "before.counters.schedstat", gone("proc/schedstat", state))
+    return edit(ctx, "after.counters.schedstat", gone("proc/schedstat", state))
+
+
+def test_no_domain_line_is_isolated() -> None:
+    found = only(context(isolated=cpus()), "CFG.DOMAIN")
+    assert (found.outcome, found.detail, found.origin) == (Outcome.PASS, "in no scheduler domain", "door:domain")
+    assert found.evidence == (Evidence(path="/proc/schedstat", field="cpu1", value="no domain line"),)
+
+
+def test_a_domain_with_others_is_open_whatever_sysfs_says() -> None:
+    found = only(context(domains={1: [cpus(0, 1)]}, isolated=cpus(1)), "CFG.DOMAIN")
+    assert found.outcome is Outcome.FAIL
+    assert found.detail == "in a scheduler domain with CPUs 0-1: any thread may be placed here"
+    assert found.evidence[0].value == "domain over CPUs 0-1"
+    assert found.fix is not None
+
+
+def test_the_fix_is_the_boot_line_and_since_6_8_a_partition_too() -> None:
+    texts = {}
+    for release in ("6.7.0", "6.8.0", "nonsense"):
+        ctx = context(domains={1: [cpus(0, 1)]}, isolated=cpus(), nohz_full=cpus(), release=release)
+        fix = only(ctx, "CFG.DOMAIN").fix
+        assert fix is not None
+        assert fix.kind is FixKind.BOOT
+        texts[release] = "partition" in fix.text
+    assert texts == {"6.7.0": False, "6.8.0": True, "nonsense": False}
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_a_domain_at_one_end_of_the_window_is_open(end: str) -> None:
+    ctx = edit(context(), f"{end}.counters.schedstat", sched(cpus(0, 1)))
+    assert only(ctx, "CFG.DOMAIN").outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_a_domain_at_one_end_is_open_also_where_the_other_end_does_not_tell(end: str) -> None:
+    other = "after" if end == "before" else "before"
+    ctx = edit(context(isolated=cpus(1)), f"{end}.counters.schedstat", sched(cpus(0, 1)))
+    ctx = edit(ctx, f"{other}.counters.schedstat", gone())
+    assert only(ctx, "CFG.DOMAIN").outcome is Outcome.FAIL
+
+
+def test_a_small_domain_with_others_is_open_beside_a_large_one_inside() -> None:
+    ctx = context(audited=(1, 2, 3), control=(0,), domains={1: [cpus(1, 2, 3)]})
+    ctx = edit(ctx, "before.counters.schedstat", sched(cpus(0, 1)))
+    assert findings(ctx, "CFG.DOMAIN")[0].outcome is Outcome.FAIL
+
+
+def test_a_root_partition_within_the_audited_cpus_is_isolation() -> None:
+    ctx = context(audited=(1, 5), domains={1: [cpus(1, 5)], 5: [cpus(1, 5)]}, isolated=cpus())
+    assert [(f.outcome, f.detail) for f in findings(ctx, "CFG.DOMAIN")] == [
+        (Outcome.PASS, "balanced only among the audited CPUs 1,5 (cpuset root partition)")
+    ] * 2
+    assert balanced_inside(ctx, 1)
+
+
+def test_a_root_partition_that_reaches_beyond_the_audited_cpus_is_not() -> None:
+    ctx = context(audited=(1,), control=(0, 5), domains={1: [cpus(1, 5)]})
+    assert only(ctx, "CFG.DOMAIN").outcome is Outcome.FAIL
+    assert not balanced_inside(ctx, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome", "detail"),
+    [
+        ({"isolated": cpus(1)}, Outcome.PASS, "isolated at boot"),
+        ({"isolated": cpus(2)}, Outcome.UNKNOWN, "neither /proc/schedstat nor sysfs tells of scheduler domains"),
+        ({"isolated": gone()}, Outcome.UNKNOWN, "neither /proc/schedstat nor sysfs tells of scheduler domains"),
+        ({"isolated": cpus(), "partitions": ISOLATED}, Outcome.PASS, "in an isolated cpuset partition"),
+        ({"isolated": cpus(), "cgroup_isolated": cpus(1)}, Outcome.PASS, "in an isolated cpuset partition"),
+        (
+            {"isolated": cpus(), "partitions": (Partition(path="/p", state="isolated invalid (x)", cpus=cpus(1)),)},
+            Outcome.UNKNOWN,
+            "neither /proc/schedstat nor sysfs tells of scheduler domains",
+        ),
+        (
+            {"isolated": cpus(), "partitions": (Partition(path="/p", state="root", cpus=cpus(1)),)},
+            Outcome.UNKNOWN,
+            "neither /proc/schedstat nor sysfs tells of scheduler domains",
+        ),
+        ({"isolated": gone(), "partitions": gone()}, Outcome.UNKNOWN, "neither /proc/schedstat nor sysfs tells of "),
+    ],
+)
+def test_without_schedstat_only_a_proof_of_isolation_counts(
+    given: dict[str, Any], outcome: Outcome, detail: str
+) -> None:
+    found = only(blind(**given), "CFG.DOMAIN")
+    assert found.outcome is outcome
+    assert found.detail.startswith(detail)
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_without_schedstat_a_partition_must_be_there_at_both_ends(end: str) -> None:
+    ctx = edit(blind(isolated=cpus(), partitions=ISOLATED), f"{end}.config.isolation.partitions", ())
+    assert only(ctx, "CFG.DOMAIN").outcome is Outcome.UNKNOWN
+
+
+def test_a_cpu_without_a_line_in_schedstat_is_judged_by_sysfs() -> None:
+    ctx = edit(context(isolated=cpus()), "after.counters.schedstat", sched(cpu=0))
+    assert only(ctx, "CFG.DOMAIN").outcome is Outcome.UNKNOWN
+
+
+def test_no_interrupt_in_use_is_routed_here() -> None:
+    ctx = context(rows=NIC, affinity={30: irq(30, cpus(0)), 31: irq(31, cpus(1))})
+    found = only(ctx, "IRQ.AFFINITY")
+    assert (found.outcome, found.detail) == (Outcome.PASS, "no active device interrupt is routed here")
+
+
+def test_an_interrupt_in_use_that_may_fire_here_is_an_open_door() -> None:
+    ctx = context(rows=NIC, affinity={30: irq(30, cpus(0, 1), cpus(1))})
+    found = only(ctx, "IRQ.AFFINITY")
+    assert (found.outcome, found.observed, found.limit, found.unit) == (Outcome.FAIL, 1, 0, "interrupts")
+    assert found.detail == "routed here: 30 (eth0)"
+    assert found.evidence == (Evidence(path="/proc/irq/30/effective_affinity_list", field="list", value="1"),)
+    assert found.fix is not None
+    assert found.fix.commands == ("echo 0 | sudo tee /proc/irq/30/smp_affinity_list",)
+    assert found.fix.undo == "echo 0-1 | sudo tee /proc/irq/30/smp_affinity_list"
+    assert irq_door(ctx, 1) is Outcome.FAIL
+
+
+def test_a_wide_mask_with_the_chip_elsewhere_is_closed() -> None:
+    ctx = context(rows=NIC, affinity={30: irq(30, cpus(0, 1), cpus(0))})
+    assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.PASS]
+
+
+def test_a_move_that_is_pending_still_lets_the_next_event_in() -> None:
+    ctx = context(rows=NIC, affinity={30: irq(30, cpus(0), cpus(1))})
+    assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.FAIL]
+
+
+def test_where_the_kernel_does_not_say_what_is_in_force_the_request_counts() -> None:
+    silent = IrqAffinity(irq=30, requested=cpus(0, 1), effective=None, settable=None)
+    found = only(context(rows=NIC, affinity={30: silent}), "IRQ.AFFINITY")
+    assert found.outcome is Outcome.FAIL
+    assert found.evidence == (Evidence(path="/proc/irq/30/smp_affinity_list", field="list", value="0-1"),)
+
+
+def test_a_shut_down_managed_queue_fires_nowhere() -> None:
+    assert fires_on(irq(40, cpus(3), cpus(0)), managed=True) == cpus()
+    assert fires_on(irq(40, cpus(3), cpus(0))) == cpus(0)
+
+
+def test_more_than_four_are_counted_not_listed() -> None:
+    rows = {f"{number} eth{number}": {0: 0} for number in range(30, 36)}
+    found = only(context(rows=rows, affinity={n: irq(n, cpus(1)) for n in range(30, 36)}), "IRQ.AFFINITY")
+    assert found.observed == 6
+    assert found.detail == "routed here: 30 (eth30), 31 (eth31), 32 (eth32), 33 (eth33) …"
+
+
+@pytest.mark.parametrize(
+    ("settable", "modes_tell", "door", "armed"),
+    [
+        (False, True, Outcome.PASS, Outcome.WARN),
+        (True, True, Outcome.FAIL, Outcome.PASS),
+        (None, False, Outcome.PASS, Outcome.WARN),  # by the driver's name
+        (True, False, Outcome.PASS, Outcome.WARN),  # 0644 says nothing before 6.12
+    ],
+)
+def test_managed_queues_are_a_risk_and_no_door(
+    settable: bool | None, modes_tell: bool, door: Outcome, armed: Outcome
+) -> None:
+    ctx = context(rows=QUEUE, affinity={40: irq(40, cpus(1), settable=settable)}, modes_tell=modes_tell)
+    assert outcomes(ctx, "IRQ.AFFINITY") == [door]
+    assert outcomes(ctx, "CFG.MIRQ") == [armed]
+
+
+def test_an_interrupt_that_is_marked_but_not_known_by_name_is_managed_only_where_modes_tell() -> None:
+    for modes_tell, outcome in ((True, Outcome.PASS), (False, Outcome.FAIL)):
+        ctx = context(rows=NIC, affinity={30: irq(30, cpus(1), settable=False)}, modes_tell=modes_tell)
+        assert outcomes(ctx, "IRQ.AFFINITY") == [outcome]
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_routed_here_at_one_end_of_the_window(end: str) -> None:
+    ctx = context(rows=NIC, affinity={30: irq(30, cpus(0))})
+    assert outcomes(edit(ctx, f"{end}.config.affinity", affinities(irq(30, cpus(1)))), "IRQ.AFFINITY") == [Outcome.FAIL]
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+@pytest.mark.parametrize("source", ["config.affinity", "counters.interrupts"])
+def test_an_end_that_can_not_be_read_leaves_the_door_undecided(end: str, source: str) -> None:
+    ctx = edit(context(rows=NIC, affinity={30: irq(30, cpus(0))}), f"{end}.{source}", gone())
+    assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.UNKNOWN]
+    assert irq_door(ctx, 1) is Outcome.UNKNOWN
+
+
+def test_an_open_door_is_open_though_another_interrupt_can_not_be_read() -> None:
+    rows = {"30 eth0": {0: 0}, "31 eth1": {0: 0}}
+    for other, outcome in ((cpus(1), Outcome.FAIL), (cpus(0), Outcome.UNKNOWN)):
+        affinity: dict[int, IrqAffinity | ProbeError] = {30: gone("proc/irq/30"), 31: irq(31, other)}
+        assert outcomes(context(rows=rows, affinity=affinity), "IRQ.AFFINITY") == [outcome]
+
+
+def test_an_interrupt_in_use_without_a_directory_leaves_the_door_undecided() -> None:
+    found = only(context(rows=NIC, affinity={}), "IRQ.AFFINITY")
+    assert found.outcome is Outcome.UNKNOWN
+    assert found.detail == "/proc/irq/30: not there, though the interrupt is in use"
+
+
+def test_an_interrupt_that_came_or_went_may_lack_its_directory() -> None:
+    ctx = context(rows=NIC, affinity={30: irq(30, cpus(0))})
+    without = context()
+    ctx = edit(ctx, "before.counters.interrupts", without.observation.before.counters.interrupts)
+    ctx = edit(ctx, "before.config.affinity", affinities())
+    assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.PASS]
+
+
+def test_an_interrupt_that_nobody_handles_is_no_door() -> None:
+    ctx = context(rows={"30 ": {0: 0}}, affinity={30: irq(30, cpus(1))})
+    assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.PASS]
