@@ -14,6 +14,7 @@ FORBIDDEN = {"probes": ("auditor", "reports"), "auditor": ("reports",), "reports
 COMMAND_LINE = ("auditor/cli.py", "auditor/__main__.py")
 MAY_OPEN = (
     "probes/host.py",  # the host
+    "probes/record.py",  # asks the host it records
     "probes/recorded_files.py",  # recordings
     "probes/bench/",  # what benchmarks leave and read
     "auditor/output.py",  # what -o names
