@@ -93,7 +93,7 @@ def _ticks(ctx: Context, cpu: int, raw: int, busy_s: float) -> Ticks:
     wake_least, wake_most = ctx.wakeups(cpu)
     remote = sum(total(ctx.rows(kind), cpu) or 0 for kind in (InterruptKind.RESCHEDULE, InterruptKind.CALL))
     known = ctx.own_rule.work_timer_hz is not None
-    local = max(0, wake_least - remote) if known else 0
+    local = min(max(0, wake_least - remote), _known_timers(ctx, cpu))
     return Ticks(
         raw=raw,
         server=server,
@@ -104,6 +104,12 @@ def _ticks(ctx: Context, cpu: int, raw: int, busy_s: float) -> Ticks:
         most=max(0, raw - server - local),
         busy_s=busy_s,
     )
+
+
+def _known_timers(ctx: Context, cpu: int) -> int:
+    """How many timers a workload of ours can have set off here; 0 where nobody knows. Its other wake-ups are none."""
+    threads = sum(runner.key in ctx.own and cpu in runner.allowed for runner in ctx.runners)
+    return threads * math.ceil((ctx.own_rule.work_timer_hz or 0) * ctx.window_s)
 
 
 def _outcome(ctx: Context, cpu: int, ticks: Ticks, limit: Limit) -> Outcome:
