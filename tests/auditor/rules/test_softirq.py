@@ -1,0 +1,139 @@
+"""Softirqs: limits, what own timers may excuse, and what proves that SCHED keeps off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from auditor.model import Evidence, Outcome
+from auditor.rules.softirq import SIRQ_RULES
+from probes.host import SourceState
+from tests.auditor.build import Thread, context, cpus, edit, findings, gone, only, outcomes
+
+NAMES = [rule.id.removeprefix("SIRQ.") for rule in SIRQ_RULES]
+ANY = ("HI", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET")
+CASES = [
+    *[(name, count, outcome) for name in ANY for count, outcome in ((1, Outcome.WARN), (16, Outcome.FAIL))],
+    ("SCHED", 2, Outcome.WARN),
+    ("SCHED", 15, Outcome.WARN),
+    ("SCHED", 17, Outcome.FAIL),
+    ("TIMER", 21, Outcome.WARN),
+    ("TIMER", 117, Outcome.WARN),
+    ("TIMER", 118, Outcome.FAIL),
+    ("HRTIMER", 21, Outcome.WARN),
+    ("HRTIMER", 118, Outcome.FAIL),
+    ("RCU", 11, Outcome.WARN),
+    ("RCU", 118, Outcome.FAIL),
+]
+
+
+def test_every_softirq_of_the_kernel_has_its_rule() -> None:
+    assert sorted(NAMES) == sorted(
+        ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"]
+    )
+
+
+@pytest.mark.parametrize(("name", "count", "outcome"), CASES)
+def test_above_its_limit(name: str, count: int, outcome: Outcome) -> None:
+    found = only(context(softirqs={name: {1: count, 0: 5000}}), f"SIRQ.{name}")
+    assert (found.outcome, found.observed, found.unit) == (outcome, count / 10, "/s")
+    assert found.detail == f"{count} ran; at most 500/s on a control CPU"
+    assert found.evidence == (Evidence(path="/proc/softirqs", field=f"{name} CPU1", value=f"+{count}"),)
+    assert (found.origin, found.per_second, found.cost_us_per_s) == (f"softirq:{name}", count / 10, count / 5)
+    assert found.fix is not None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_none_passes_under_load_only(name: str) -> None:
+    assert outcomes(context(softirqs={name: {0: 5000}}), f"SIRQ.{name}") == [Outcome.PASS]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "SCHED"])
+def test_none_without_load_proves_nothing(name: str) -> None:
+    found = only(context(softirqs={name: {0: 1}}), f"SIRQ.{name}")
+    assert (found.outcome, found.fix) == (Outcome.NOT_EXERCISED, None)
+
+
+def test_no_load_balancer_and_no_domain_is_proof_without_load() -> None:
+    assert outcomes(context(), "SIRQ.SCHED") == [Outcome.PASS]
+
+
+def test_no_load_balancer_in_a_domain_proves_nothing_without_load() -> None:
+    for domains in ({1: [cpus(0, 1)]}, {}):
+        ctx = context(domains=domains, isolated=cpus())
+        if not domains:
+            ctx = edit(ctx, "after.counters.schedstat", gone())
+        assert outcomes(ctx, "SIRQ.SCHED") == [Outcome.NOT_EXERCISED]
+
+
+def test_one_balancer_run_behind_a_shut_door_is_shown() -> None:
+    assert outcomes(context(window_s=30, softirqs={"SCHED": {1: 1}}), "SIRQ.SCHED") == [Outcome.WARN]
+
+
+def test_audited_cpus_that_balance_among_themselves_do_so_for_the_workload() -> None:
+    ctx = context(
+        audited=(1, 5), domains={1: [cpus(1, 5)], 5: [cpus(1, 5)]}, softirqs={"SCHED": {1: 5000, 5: 0, 0: 5000}}
+    )
+    assert [(f.outcome, f.cpus, f.observed) for f in findings(ctx, "SIRQ.SCHED")] == [
+        (Outcome.NOT_APPLICABLE, (1,), 500),
+        (Outcome.NOT_APPLICABLE, (5,), 0),
+    ]
+
+
+@pytest.mark.parametrize("name", ["TIMER", "HRTIMER"])
+@pytest.mark.parametrize(
+    ("raw", "wakeups", "outcome", "observed"),
+    [
+        (5000, 5000, Outcome.UNKNOWN, 0),
+        (5000, 4900, Outcome.WARN, 10),
+        (5000, 4800, Outcome.FAIL, 20),
+        (20, 5000, Outcome.PASS, 0),
+    ],
+)
+def test_own_wake_ups_may_have_been_timers_but_prove_nothing(
+    name: str, raw: int, wakeups: int, outcome: Outcome, observed: float
+) -> None:
+    ctx = context(softirqs={name: {1: raw, 0: 5000}}, own=[Thread(switches=wakeups)])
+    found = only(ctx, f"SIRQ.{name}")
+    assert (found.outcome, found.observed) == (outcome, observed)
+    assert f"{raw} ran, less up to {min(raw, wakeups)} for own timers" in found.detail
+    assert ("may explain them all" in found.detail) is (outcome is Outcome.UNKNOWN)
+
+
+def test_wake_ups_excuse_no_other_softirq() -> None:
+    assert outcomes(context(softirqs={"RCU": {1: 5000}}, own=[Thread(switches=5000)]), "SIRQ.RCU") == [Outcome.FAIL]
+
+
+def test_where_own_threads_are_hidden_no_timer_softirq_fails() -> None:
+    ctx = context(softirqs={"TIMER": {1: 5000}}, complete=False)
+    assert outcomes(ctx, "SIRQ.TIMER") == [Outcome.UNKNOWN]
+
+
+def test_a_cpu_without_a_column_is_unknown_and_the_other_is_not() -> None:
+    counts: dict[str, Any] = {"BLOCK": {0: 50, 1: None, 5: 0}}
+    assert [(f.cpus, f.outcome) for f in findings(context(audited=(1, 5), softirqs=counts), "SIRQ.BLOCK")] == [
+        ((1,), Outcome.UNKNOWN),
+        ((5,), Outcome.PASS),
+    ]
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("state", [SourceState.MISSING, SourceState.MASKED])
+def test_without_the_table_nothing_is_known(end: str, name: str, state: SourceState) -> None:
+    found = only(edit(context(), f"{end}.counters.softirqs", gone("proc/softirqs", state)), f"SIRQ.{name}")
+    assert (found.outcome, found.detail) == (Outcome.UNKNOWN, f"/proc/softirqs: {state.value} for this test")
+
+
+def test_a_row_that_is_not_there_is_unknown() -> None:
+    ctx = context()
+    rows = dict(ctx.observation.after.counters.softirqs.rows)  # type: ignore[union-attr]
+    del rows["IRQ_POLL"]
+    found = only(edit(ctx, "after.counters.softirqs.rows", rows), "SIRQ.IRQ_POLL")
+    assert (found.outcome, found.detail) == (Outcome.UNKNOWN, "/proc/softirqs: no row IRQ_POLL")
+
+
+def test_no_control_cpu_is_no_comparison() -> None:
+    found = only(context(control=(), softirqs={"RCU": {1: 118}}), "SIRQ.RCU")
+    assert (found.outcome, found.detail) == (Outcome.FAIL, "118 ran")
