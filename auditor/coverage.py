@@ -8,6 +8,7 @@ from auditor.context import Context
 from auditor.model import Coverage
 from probes.host import ProbeError, SourceState
 from probes.irq_affinity import IrqAffinities
+from probes.isolation import MAX_CGROUPS, Isolation
 
 
 def coverage(ctx: Context) -> tuple[Coverage, ...]:
@@ -35,7 +36,7 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
         yield "/proc/irq/default_smp_affinity", affinity.default, "where new interrupts will go is unknown"
     yield "/sys/devices/system/cpu/isolated", config.isolation.boot, "boot isolation is unknown"
     yield "/sys/devices/system/cpu/nohz_full", config.isolation.nohz_full, "whether the tick may stop is unknown"
-    yield "/sys/fs/cgroup cpuset partitions", config.isolation.partitions, "runtime isolation is unknown"
+    yield "/sys/fs/cgroup cpuset partitions", _partitions(config.isolation), "runtime isolation is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
@@ -46,6 +47,12 @@ def _affinity(affinity: IrqAffinities | ProbeError) -> object:
     if isinstance(affinity, ProbeError):
         return affinity
     return next((item for item in affinity.irqs.values() if isinstance(item, ProbeError)), affinity)
+
+
+def _partitions(isolation: Isolation) -> object:
+    if isinstance(isolation.partitions, ProbeError) or not isolation.walk_cut:
+        return isolation.partitions
+    return ProbeError("sys/fs/cgroup", f"more than {MAX_CGROUPS} cgroups: not all were visited")
 
 
 def _census(ctx: Context) -> object:

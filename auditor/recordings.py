@@ -19,7 +19,16 @@ from probes.cpulist import format_cpulist
 from probes.delta import diff
 from probes.host import ProbeError
 from probes.isolation import read_isolation
-from probes.record import SCHEMA, Recorder, Recording, RecordingError, describe_files, entries, load_recording
+from probes.record import (
+    SCHEMA,
+    Recorder,
+    Recording,
+    RecordingError,
+    describe_files,
+    describe_links,
+    entries,
+    load_recording,
+)
 from probes.snapshot import read_facts
 from probes.topology import read_topology
 
@@ -52,7 +61,7 @@ def _meta(measured: Measured, recorder: Recorder) -> dict[str, object]:
         "load": run.load,
         "work": run.work,
         "files": describe_files(recorder.trees),
-        "links": {},
+        "links": describe_links(recorder.trees),
     }
 
 
@@ -78,6 +87,9 @@ def replay(path: str, cpus: str | None, workload: str | None, window_s: float | 
         raise UsageError(f"--from {path}: t1 is not after t0")
     if diff(observation.before.counters, observation.after.counters, targets.counted).another_boot:
         raise UsageError(f"--from {path}: counters fell between t0 and t1: they are not of one boot")
+    boots = {config.boot_id for config in (observation.before.config, observation.after.config)}
+    if len([boot for boot in boots if isinstance(boot, str) and boot]) > 1:
+        raise UsageError(f"--from {path}: t0 and t1 have different boot ids")
     return Measured(observation=observation, targets=targets, own=own, run=_run(recording, window_ns, own))
 
 

@@ -29,6 +29,7 @@ from probes.snapshot import (
 )
 from probes.threads import ThreadKey, ThreadRun, read_runs
 
+MAX_SAMPLES = 600
 NOT_YET = ProbeError("proc/schedstat", "not read yet")
 
 
@@ -138,7 +139,11 @@ class LiveTimeline:
     on_phase: Callable[[str], None] = nothing
     on_time: Callable[[str], None] = nothing
     interrupted: bool = False
-    period_s: float = 1.0
+
+    @property
+    def period_s(self) -> float:
+        """A second between samples; long windows are thinned, so that a recording of hours can still be kept."""
+        return max(1.0, self.window_s / MAX_SAMPLES)
 
     def host(self, phase: str) -> Host:
         """Always the live host; ``on_phase`` lets a recorder follow."""

@@ -32,6 +32,7 @@ from probes.threads import (
 from probes.topology import Topology, read_cpus, read_topology
 
 T = TypeVar("T")
+BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +52,7 @@ class Config:
     online: frozenset[int] | ProbeError
     isolation: Isolation
     affinity: IrqAffinities | ProbeError
+    boot_id: str | ProbeError = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +126,7 @@ def read_config(host: Host) -> Config:
     """Never raises."""
     return Config(
         online=attempt(lambda: read_cpus(host, "online")),
+        boot_id=attempt(lambda: host.read(BOOT_ID).strip()),
         isolation=read_isolation(host),
         affinity=attempt(lambda: read_irq_affinity(host)),
     )

@@ -108,7 +108,7 @@ CASES = {
         cpu1=Status.UNKNOWN,
         cpu5=Status.UNKNOWN,
         turned={"THR.FOREIGN": UNKNOWN},
-        next_command=f"{RUN} --load",
+        next_command="cpu-audit run --cpus 1 --load",
     ),
     "no samples": Case(
         make=partial(make.no_samples, timed=False),
