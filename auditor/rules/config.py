@@ -116,8 +116,8 @@ def check_rcu(ctx: Context, rule: Rule) -> Iterator[Finding]:
 def _offload_threads(ctx: Context) -> frozenset[int] | None:
     """CPUs whose RCU callbacks are offloaded, by their rcuop/N (rcuos/N, rcuob/N) threads; None where they can't tell.
 
-    With any CPU offloaded the thread exists for all. 6.12 parks those of the others, 6.1 leaves them asleep (both booted):
-    where none is parked, only the CPUs that the command line asked for count.
+    With any CPU offloaded the thread exists for all. 6.12 parks those of the others, 6.1 leaves them asleep (both
+    booted): where none is parked, only the CPUs that the command line asked for count.
     """
     census = ctx.census
     if not isinstance(census, Census) or not census.complete:

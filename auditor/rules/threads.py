@@ -304,16 +304,19 @@ def _name_outcome(ctx: Context, rule: Rule, item: Named) -> Outcome:
     if rule.id == "THR.USER":
         long = item.run_ms >= policy.foreign_run_ms or item.sightings >= policy.foreign_sightings
         return Outcome.FAIL if long else Outcome.WARN
+    if not seen and item.run_ms >= policy.foreign_run_ms:
+        return Outcome.FAIL  # it was never switched to because it never left
     watchdog = Limit(warn=policy.migration_per_s, fail=policy.limits[rule.id].fail)
     return judge(seen, ctx.window_s, watchdog if item.name.startswith("migration/") else policy.limits[rule.id])
 
 
 def _evidence(runner: Runner) -> Evidence:
-    field = "switches" if runner.growth.least else "processor"
-    value = (
-        f"+{runner.growth.least}" if runner.growth.least else ", ".join(str(cpu) for cpu in sorted(runner.sightings))
-    )
-    return Evidence(path=f"/{runner.key.path}", field=field, value=value)
+    path, growth = f"/{runner.key.path}", runner.growth
+    if growth.least or not (runner.sightings or growth.run_ns):
+        return Evidence(path=path, field="switches", value=f"+{growth.least}")
+    if runner.sightings:
+        return Evidence(path=path, field="processor", value=", ".join(str(cpu) for cpu in sorted(runner.sightings)))
+    return Evidence(path=path, field="run_ns", value=f"+{growth.run_ns}")
 
 
 def thread_fix(ctx: Context) -> Fix:
