@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from auditor import __version__
 from auditor.audit import RunFacts
 from auditor.errors import UsageError
+from auditor.model import Overhead
 from auditor.overhead import NOT_MEASURED
 from auditor.own import OwnRule
 from auditor.replay import ReplayTimeline
@@ -58,6 +59,7 @@ def _meta(measured: Measured, recorder: Recorder) -> dict[str, object]:
         "workload": own.workload,
         "work_pids": sorted(own.work_pids),
         "work_timer_hz": own.work_timer_hz,
+        "overhead": asdict(run.overhead),
         "load": run.load,
         "work": run.work,
         "files": describe_files(recorder.trees),
@@ -104,6 +106,18 @@ def _own(recording: Recording, audited: frozenset[int], workload: str | None) ->
     )
 
 
+def _overhead(recording: Recording) -> Overhead:
+    """What the recording run cost; not known of one made by hand or by hand edited."""
+    known = recording.meta.get("overhead")
+    if not isinstance(known, dict):
+        return NOT_MEASURED
+    numbers = [known.get("cpu_ms"), known.get("switches")]
+    off, check = known.get("on_audited_cpus"), known.get("self_check")
+    if not all(type(number) is int for number in numbers) or type(off) is not bool or not isinstance(check, str):
+        return NOT_MEASURED
+    return Overhead(cpu_ms=known["cpu_ms"], switches=known["switches"], on_audited_cpus=off, self_check=check)
+
+
 def _run(recording: Recording, window_ns: int, own: OwnRule) -> RunFacts:
     asked = recording.meta.get("requested_ms")
     return RunFacts(
@@ -111,7 +125,7 @@ def _run(recording: Recording, window_ns: int, own: OwnRule) -> RunFacts:
         requested_ms=asked if isinstance(asked, int) else window_ns // 1_000_000,
         load=recording.text("load") or None,
         work=recording.text("work") or None,
-        overhead=NOT_MEASURED,
+        overhead=_overhead(recording),
         interrupted=recording.meta.get("interrupted") is True,
         workload=own.workload,
     )

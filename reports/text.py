@@ -11,6 +11,7 @@ from reports.shell import shell_lines
 from reports.text_cpus import cpu_sections, with_detail
 
 MAX_CAUSES = 10
+NOT_RECORDED = "unknown: not recorded"
 RED, YELLOW, GREEN, BOLD, RESET = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
 BOUNDED = (Status.ISOLATED, Status.DISTURBED)
 """Verdicts that are never printed without the bound within which they hold."""
@@ -173,10 +174,11 @@ def _measured(audit: Audit) -> list[str]:
     whose = f"{own.description} ({own.source}, {threads})" if own.threads else "none"
     over, window = audit.overhead, audit.window
     where = "some of it on audited CPUs" if over.on_audited_cpus else "none of it on audited CPUs"
+    cost = f"{over.cpu_ms} ms CPU, {over.switches} switches, {where}; self-check {over.self_check}"
     parts = [
         f"{cpus_named(audit.cpus.audited)} chosen by {audit.cpus.chosen_by}, own workload: {whose}",
         f"housekeeping {audit.cpus.housekeeping or MISSING}, control {audit.cpus.control or MISSING}",
         f"load: {window.load or 'none'}, work: {window.work or 'none'}, {window.samples} samples from {window.started}",
-        f"overhead: {over.cpu_ms} ms CPU, {over.switches} switches, {where}; self-check {over.self_check}",
+        f"overhead: {'not recorded' if over.self_check == NOT_RECORDED else cost}",
     ]
     return ["How it was measured", *(line for part in parts for line in prose(part, INDENT, INDENT * 2))]

@@ -38,6 +38,24 @@ def test_help_block_is_the_help(request: pytest.FixtureRequest) -> None:
     assert block.group() == expected
 
 
+def head_of(recording: str) -> str:
+    """What ``cpu-audit run --from`` prints of a recorded host before it goes into the CPUs."""
+    argv = [sys.executable, "-m", "auditor", "run", "--from", f"tests/hosts/{recording}"]
+    text = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return re.split(r"^CPUs? [0-9,-]+ \(", text, maxsplit=1, flags=re.MULTILINE)[0].strip() + "\n"
+
+
+@pytest.mark.parametrize("recording", ["pinning-lab-without", "pinning-lab-with"])
+def test_output_block_is_the_output(request: pytest.FixtureRequest, recording: str) -> None:
+    expected = head_of(recording)
+    block = re.compile(rf"(?<=<!-- output: {recording} -->\n```text\n).*?(?=```\n)", re.DOTALL)
+    if request.config.getoption("--update-golden"):
+        PATH.write_text(block.sub(lambda _: expected, PATH.read_text(encoding="utf-8")), encoding="utf-8")
+    found = block.search(PATH.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found.group() == expected
+
+
 def table(first_head: str) -> list[list[str]]:
     """Rows of the table whose first column has this head, without its two head lines."""
     lines = README.split(f"\n| {first_head} | ")[1].split("\n\n")[0].splitlines()[2:]
