@@ -50,7 +50,7 @@ def test_output_block_is_the_output(request: pytest.FixtureRequest, recording: s
     expected = head_of(recording)
     block = re.compile(rf"(?<=<!-- output: {recording} -->\n```text\n).*?(?=```\n)", re.DOTALL)
     if request.config.getoption("--update-golden"):
-        PATH.write_text(block.sub(lambda _: expected, PATH.read_text(encoding="utf-8")), encoding="utf-8")
+        PATH.write_text(block.sub(lambda _: expected, PATH.read_text(encoding="utf-8"), count=1), encoding="utf-8")
     found = block.search(PATH.read_text(encoding="utf-8"))
     assert found is not None
     assert found.group() == expected
