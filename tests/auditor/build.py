@@ -159,7 +159,7 @@ def observation(
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
-    people = [*threads, *own]
+    people = [*threads, *own, *([Thread(tid=KTHREADD.tid, name="kthreadd", on=HOUSEKEEPING, kernel=True)] * complete)]
     audited_set = frozenset(audited)
     line = cmdline if cmdline is not None else _line(audited_set, frozenset(control))
     config = Config(
@@ -183,7 +183,7 @@ def observation(
             cpuidle={cpu: _cpuidle((idle or {}).get(cpu, (C1,)), after=after) for cpu in everyone},
         )
         runs = {item.key: found for item in people if (found := item.runs(schedstat=schedstat)[-1 if after else 0])}
-        census = _census(people, after=after, complete=complete, schedstat=schedstat)
+        census = _census(people, after=after, schedstat=schedstat)
         ends.append(Snapshot(config=config, census=census, runs=runs, counters=counters))
     before, after_ = ends
     rule = own_rule or OwnRule(audited=audited_set)
@@ -388,13 +388,10 @@ def _cpuidle(states: Iterable[State], *, after: bool) -> CpuIdle:
     )
 
 
-def _census(people: Iterable[Thread], *, after: bool, complete: bool, schedstat: bool) -> Census:
+def _census(people: Iterable[Thread], *, after: bool, schedstat: bool) -> Census:
     there = [item for item in people if not (item.ended if after else item.new)]
-    statuses = {item.key: item.status(after=after) for item in there}
-    if complete:
-        statuses[KTHREADD] = Thread(tid=2, name="kthreadd", on=cpus(0), kernel=True).status(after=after)
     return Census(
-        statuses=statuses,
+        statuses={item.key: item.status(after=after) for item in there},
         cgroups={item.key.pid: item.cgroup for item in there},
         schedstat=schedstat,
     )
