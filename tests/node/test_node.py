@@ -177,20 +177,8 @@ def test_temporary_jobs_go_with_the_process() -> None:
 
 def test_options_of_the_command_line() -> None:
     words = "--cpus 6 --mem 512 --append isolcpus=1,5 --kernel 6.1-rt --tcg single --acpi-idle --smp threads=2"
-    more = [
-        "--all-cpus-at-once",
-        "--env",
-        "A=b=c",
-        "--no-retry",
-        "--qemu=-name",
-        "--qemu",
-        "x",
-        "--",
-        "ls",
-        "-l",
-        "--",
-        "x",
-    ]
+    more = ["--all-cpus-at-once", "--env", "A=b=c", "--no-retry", "--qemu=-name", "--qemu", "x"]
+    command = ["ls", "-l", "--", "x"]
     args = cli._parser().parse_args([*words.split(), *more, "--", *command])
     assert args.command == command
     assert cli._node(args) == Node(
