@@ -140,10 +140,10 @@ def next_command(ctx: Context, facts: RunFacts, findings: tuple[Finding, ...]) -
 
 
 def _livelier(ctx: Context, facts: RunFacts, *, quiet: bool) -> list[str]:
-    """Load where there was none, a workload where there is none; what was loaded and yet too quiet takes longer."""
-    words = ["--load"] if facts.load is None or quiet else []
-    if facts.work is None and not ctx.own:
-        words += ["--work", "spin"]
+    """Under load, with the workload there was or one where there is none; for longer where load did not do."""
+    words = ["--load"]
+    if facts.work is not None or not ctx.own:
+        words += ["--work", facts.work or "spin"]
     if facts.load is not None and quiet:
         words += ["--window", f"{max(60, round(ctx.window_s) * 2)}s"]
     return words

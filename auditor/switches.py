@@ -161,10 +161,10 @@ def _balance(
     visible: bool,
 ) -> Balance:
     total = sum(sched[cpu].switches for cpu in group)
-    own_least = sum(runner.growth.least for runner in mine if runner.allowed <= group and runner.growth.bracketed)
+    own_least = _certain(mine, group)
     here = [runner.growth.most for runner in mine if runner.allowed & group]
     own_most = None if not visible or None in here else sum(most for most in here if most is not None)
-    confined = sum(runner.growth.least for runner in others if runner.allowed and runner.allowed <= group)
+    confined = _certain(others, group)
     most = max(0, total - own_least)
     least = 0 if own_most is None else max(0, total - own_most)
     return Balance(
@@ -175,6 +175,12 @@ def _balance(
         foreign_least=min(most, max(least, confined)),
         foreign_most=most,
     )
+
+
+def _certain(threads: list[Runner], group: frozenset[int]) -> int:
+    """Switches on these CPUs and within the window, beyond doubt."""
+    confined = [runner.growth for runner in threads if runner.allowed and runner.allowed <= group]
+    return sum(growth.least for growth in confined if growth.bracketed)
 
 
 def groups_of(audited: frozenset[int], masks: list[frozenset[int]]) -> list[frozenset[int]]:

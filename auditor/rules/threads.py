@@ -181,7 +181,7 @@ def _was_there(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
     slack_s = min(UNEXPLAINED_S, ctx.window_s / 2) * len(balance.cpus)
     own = [runner for runner in ctx.runners if runner.key in ctx.own and runner.allowed & set(balance.cpus)]
     more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in busy) - _ran_s(own)
-    if balance.foreign_most or balance.total > ctx.window_s or more_s <= slack_s:
+    if balance.foreign_least or balance.total > ctx.window_s or more_s <= slack_s:
         return None
     if None in busy:
         held = "and /proc/stat does not tell whether another thread was there at the start"

@@ -1,0 +1,83 @@
+"""Findings of one origin are one cause; causes are ranked by what they take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from auditor.causes import rank
+from auditor.model import Axis, Finding, Fix, FixKind, Kind, Outcome
+
+
+def bad(origin: str, cost: float = 0, outcome: Outcome = Outcome.FAIL, **given: Any) -> Finding:
+    values: dict[str, Any] = {"rule": "R", "kind": Kind.MEASURED, "cpus": (1,), "title": origin, **given}
+    return Finding(
+        axis=given.pop("axis", Axis.ISOLATION), outcome=outcome, origin=origin, cost_us_per_s=cost,
+        **{name: value for name, value in values.items() if name != "axis"},
+    )  # fmt: skip
+
+
+def fix(text: str) -> Fix:
+    return Fix(kind=FixKind.RUNTIME, text=text)
+
+
+def test_most_disturbance_first_and_shares_of_all() -> None:
+    causes = rank([bad("a", 10), bad("b", 30, Outcome.WARN), bad("a", 20), bad("c", 40)])
+    assert [(cause.title, cause.share) for cause in causes] == [("c", 0.4), ("a", 0.3), ("b", 0.3)]
+
+
+def test_an_open_door_that_nothing_came_through_is_last_and_has_no_share() -> None:
+    causes = rank([bad("door", kind=Kind.DOOR), bad("irq", 5, Outcome.WARN)])
+    assert [(cause.title, cause.share) for cause in causes] == [("irq", 1), ("door", None)]
+
+
+def test_with_nothing_measured_failures_come_before_warnings_and_then_names() -> None:
+    causes = rank([bad("b", 0, Outcome.WARN), bad("d"), bad("a", 0, Outcome.WARN), bad("c")])
+    assert [(cause.title, cause.share) for cause in causes] == [("c", None), ("d", None), ("a", None), ("b", None)]
+
+
+def test_only_what_failed_or_warned_on_the_isolation_axis_and_has_an_origin() -> None:
+    assert (
+        rank(
+            [
+                bad("a", 5, Outcome.PASS),
+                bad("b", 5, Outcome.UNKNOWN),
+                bad("c", 5, Outcome.NOT_EXERCISED),
+                bad("d", 5, axis=Axis.READINESS),
+                bad("", 5),
+            ]
+        )
+        == ()
+    )
+
+
+def test_what_a_cause_puts_together() -> None:
+    found = [
+        bad("x", 5, Outcome.WARN, rule="B", cpus=(5,), title="softirq: b", per_second=2, fix=fix("later")),
+        bad("x", 1, rule="A", cpus=(1,), title="irq: a", per_second=1),
+        bad("x", 2, rule="A", cpus=(1, 5), title="irq: c", per_second=0.5, fix=fix("first")),
+    ]
+    (cause,) = rank(found)
+    assert cause.title == "irq: c, a; softirq: b"
+    assert (cause.rules, cause.cpus, cause.share, cause.per_second) == (("A", "B"), (1, 5), 1, 3.5)
+    assert cause.fix == fix("first")
+
+
+def test_the_interrupt_names_the_cause_before_the_thread_that_handles_it() -> None:
+    (cause,) = rank(
+        [bad("irq:eth0", 90, rule="THR.KBOUND", title="thread"), bad("irq:eth0", 5, Outcome.WARN, title="irq")]
+    )
+    assert cause.title == "irq; thread"
+
+
+def test_no_rate_and_no_fix_are_none() -> None:
+    (cause,) = rank([bad("x")])
+    assert (cause.per_second, cause.share, cause.fix) == (None, None, None)
+
+
+def test_names_are_told_once_and_five_at_most() -> None:
+    (cause,) = rank([bad("x", title=f"threads: t{n % 7}") for n in range(14)])
+    assert cause.title == "threads: t0, t1, t2, t3, t4 and 2 more"
+
+
+def test_nothing_is_no_cause() -> None:
+    assert rank([]) == ()
