@@ -9,9 +9,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from auditor.audit import RunFacts
 from auditor.context import Context, prepare
 from auditor.engine import run
 from auditor.model import Finding, Outcome
+from auditor.overhead import NOT_MEASURED
 from auditor.own import OwnRule
 from auditor.policy import Policy
 from auditor.rules import BY_ID
@@ -48,6 +50,14 @@ C1 = ("C1", 2, 0, 0, False)
 C6 = ("C6", 133, 0, 0, False)
 """States as name, exit latency in µs, entries, µs within, disabled."""
 HOUSEKEEPING = frozenset({0})
+FACTS = RunFacts(
+    started="2026-03-02T10:00:00.000+00:00",
+    requested_ms=10_000,
+    load=None,
+    work=None,
+    overhead=NOT_MEASURED,
+    interrupted=False,
+)
 KTHREADD = ThreadKey(pid=2, tid=2)
 PerCpu = Mapping[int, int | None]
 State = tuple[str, int, int, int, bool]
