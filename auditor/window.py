@@ -72,7 +72,7 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     if isinstance(census, Census):
         own.check(census)
     schedstat = isinstance(census, Census) and census.schedstat
-    runs, counters = _open(host, targets.counted, timeline.now_ns("t0"), mine, schedstat=schedstat)
+    runs, counters = _open(timeline, host, targets.counted, mine, schedstat=schedstat)
     samples = tuple(_samples(timeline, runs, mine, schedstat=schedstat))
     after = _close(timeline.host("t1"), targets.counted, timeline.now_ns("t1"), mine, schedstat=schedstat)
     return Observation(
@@ -94,11 +94,14 @@ def _others(host: Host, own: frozenset[ThreadKey], *, schedstat: bool) -> dict[T
 
 
 def _open(
-    host: Host, cpus: Collection[int], now_ns: int, own: frozenset[ThreadKey], *, schedstat: bool
+    timeline: Timeline, host: Host, cpus: Collection[int], own: frozenset[ThreadKey], *, schedstat: bool
 ) -> tuple[dict[ThreadKey, ThreadRun], Counters]:
-    """The near end: schedstat last, with the own threads right before it (and right after it in the first sample)."""
+    """The near end: schedstat last, with the own threads right before it (and right after it in the first sample).
+
+    The clock is read when the other threads have been: thousands of them take longer than the counters do.
+    """
     others = _others(host, own, schedstat=schedstat)
-    counters = read_counters(host, cpus, now_ns, schedstat=NOT_YET)
+    counters = read_counters(host, cpus, timeline.now_ns("t0"), schedstat=NOT_YET)
     runs = others | read_runs(host, sorted(own), schedstat=schedstat)
     return runs, replace(counters, schedstat=attempt(lambda: read_schedstat(host)))
 
