@@ -9,6 +9,7 @@ from auditor.model import Coverage
 from probes.host import ProbeError, SourceState
 from probes.irq_affinity import IrqAffinities
 from probes.isolation import MAX_CGROUPS, Isolation
+from probes.snapshot import Config, Snapshot
 
 
 def coverage(ctx: Context) -> tuple[Coverage, ...]:
@@ -23,27 +24,36 @@ def _line(source: str, value: object, costs: str) -> Coverage:
 
 
 def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
-    config, facts, delta = ctx.observation.after.config, ctx.observation.facts, ctx.delta
+    ends, facts, delta = (ctx.observation.before, ctx.observation.after), ctx.observation.facts, ctx.delta
+    configs = [end.config for end in ends]
+    isolations = [config.isolation for config in configs]
     yield "/proc/interrupts", delta.interrupts, "no interrupt, IPI or tick can be judged"
     yield "/proc/softirqs", delta.softirqs, "no softirq can be judged"
     yield "/proc/schedstat", delta.sched, "foreign switches can't be counted: who else ran is only sampled"
-    yield "/proc/*/task", _census(ctx), "foreign threads can't be named, own switches not subtracted"
+    yield "/proc/*/task", _worse(*map(_census, ends)), "foreign threads can't be named, own switches not subtracted"
     yield "/proc/*/task/*/schedstat", _thread_schedstat(ctx), "own switches can't be told from foreign ones"
     yield "/proc/stat", delta.busy, "busy or idle is unknown, so the tick can't be judged"
-    yield "/proc/irq", _affinity(config.affinity), "where device interrupts may fire is unknown"
-    affinity = config.affinity
-    if isinstance(affinity, IrqAffinities):
+    yield "/proc/irq", _worse(*map(_affinity, configs)), "where device interrupts may fire is unknown"
+    if isinstance(affinity := configs[1].affinity, IrqAffinities):
         yield "/proc/irq/default_smp_affinity", affinity.default, "where new interrupts will go is unknown"
-    yield "/sys/devices/system/cpu/isolated", config.isolation.boot, "boot isolation is unknown"
-    yield "/sys/devices/system/cpu/nohz_full", config.isolation.nohz_full, "whether the tick may stop is unknown"
-    yield "/sys/fs/cgroup cpuset partitions", _partitions(config.isolation), "runtime isolation is unknown"
+    boot = _worse(*(isolation.boot for isolation in isolations))
+    nohz = _worse(*(isolation.nohz_full for isolation in isolations))
+    yield "/sys/devices/system/cpu/isolated", boot, "boot isolation is unknown"
+    yield "/sys/devices/system/cpu/nohz_full", nohz, "whether the tick may stop is unknown"
+    yield "/sys/fs/cgroup cpuset partitions", _worse(*map(_partitions, isolations)), "runtime isolation is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
 
 
-def _affinity(affinity: IrqAffinities | ProbeError) -> object:
+def _worse(before: object, after: object) -> object:
+    """What one end lacks, the audit lacks."""
+    return before if isinstance(before, ProbeError) else after
+
+
+def _affinity(config: Config) -> object:
     """One interrupt that can't be read leaves the door undecided."""
+    affinity = config.affinity
     if isinstance(affinity, ProbeError):
         return affinity
     return next((item for item in affinity.irqs.values() if isinstance(item, ProbeError)), affinity)
@@ -55,8 +65,8 @@ def _partitions(isolation: Isolation) -> object:
     return ProbeError("sys/fs/cgroup", f"more than {MAX_CGROUPS} cgroups: not all were visited")
 
 
-def _census(ctx: Context) -> object:
-    census = ctx.census
+def _census(end: Snapshot) -> object:
+    census = end.census
     if isinstance(census, ProbeError) or census.complete:
         return census
     return ProbeError("proc", "kernel threads are hidden (PID namespace or hidepid)", SourceState.MASKED)

@@ -1,0 +1,56 @@
+"""What an audit could see, and what the rest costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.context import Context
+from auditor.coverage import coverage
+from auditor.model import Coverage
+from probes.host import SourceState
+from tests.auditor.build import context, edit, gone, irq
+
+
+def states(ctx: Context) -> dict[str, str]:
+    return {line.source: line.state for line in coverage(ctx) if line.state != "read"}
+
+
+def test_all_is_read() -> None:
+    assert states(context()) == {}
+    assert coverage(context())[0] == Coverage(source="/proc/interrupts", state="read")
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("counters.interrupts", "/proc/interrupts"),
+        ("counters.softirqs", "/proc/softirqs"),
+        ("counters.schedstat", "/proc/schedstat"),
+        ("counters.cpustat", "/proc/stat"),
+        ("counters.cpuidle.1", "/sys/devices/system/cpu/cpu*/cpuidle"),
+        ("census", "/proc/*/task"),
+        ("config.affinity", "/proc/irq"),
+        ("config.isolation.boot", "/sys/devices/system/cpu/isolated"),
+        ("config.isolation.nohz_full", "/sys/devices/system/cpu/nohz_full"),
+        ("config.isolation.partitions", "/sys/fs/cgroup cpuset partitions"),
+    ],
+)
+def test_a_source_that_is_missing_at_either_end(end: str, path: str, source: str) -> None:
+    ctx = edit(context(), f"{end}.{path}", gone(state=SourceState.DENIED))
+    found = {line.source: line for line in coverage(ctx)}
+    assert (found[source].state, found[source].reason) == ("denied", "denied for this test")
+    assert found[source].costs
+
+
+def test_what_has_reasons_of_its_own() -> None:
+    assert states(context(complete=False))["/proc/*/task"] == "masked"
+    assert states(context(schedstat=False)) == {"/proc/*/task/*/schedstat": "missing"}
+    assert states(context(default_affinity=gone())) == {"/proc/irq/default_smp_affinity": "missing"}
+    assert states(context(affinity={30: irq(30, frozenset({0})), 31: gone()})) == {"/proc/irq": "missing"}
+    assert states(context(cmdline=gone())) == {"/proc/cmdline": "missing"}
+
+
+def test_a_walk_that_was_cut_has_not_seen_all() -> None:
+    ctx = edit(context(), "before.config.isolation.walk_cut", True)
+    assert states(ctx) == {"/sys/fs/cgroup cpuset partitions": "malformed"}
