@@ -133,10 +133,12 @@ def run(
         work=work.value if work else None,
         force=force,
     )
-    audit = judge(_replayed(from_, options, timed=window is not None) if from_ else _measured(options), Policy())
+    live = from_ is None
+    measured = _measured(options) if from_ is None else _replayed(from_, options, timed=window is not None)
+    audit = judge(measured, Policy())
     _report(audit, outputs, format_)
     code = exit_code(audit.verdict.status, audit.readiness.status, fail_on_warn=fail_on is FailOn.WARN)
-    raise typer.Exit(ExitCode.INTERRUPTED if audit.interrupted and not from_ else code)
+    raise typer.Exit(ExitCode.INTERRUPTED if audit.interrupted and live else code)
 
 
 @app.command()
@@ -198,13 +200,12 @@ def _replayed(path: str, options: Options, *, timed: bool) -> Measured:
 
 
 def _report(audit: Audit, outputs: list[str], format_: Format) -> None:
-    from auditor.output import write_file
+    from auditor.output import write_file, write_stdout
     from reports import format_of_suffix, render
 
     for path in outputs:
         write_file(path, render(audit, format_of_suffix(suffix(path))).encode())
-    sys.stdout.write(render(audit, format_.value, color=format_ is Format.TEXT and sys.stdout.isatty()))
-    sys.stdout.flush()
+    write_stdout(render(audit, format_.value, color=format_ is Format.TEXT and sys.stdout.isatty()))
 
 
 def suffix(path: str) -> str:
@@ -250,7 +251,7 @@ def main() -> NoReturn:
     except AuditError as error:
         log(str(error))
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(ExitCode.OK)
+    except KeyboardInterrupt:
+        log("interrupted before there was anything to write")
+        sys.exit(ExitCode.INTERRUPTED)
     sys.exit(ExitCode.OK)

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shutil
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable
@@ -58,6 +59,23 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def write_stdout(text: str) -> None:
+    """Prints. Nobody reading to the end is no error; a full disk is: raises OutputError.
+
+    What the terminal's encoding lacks is printed as an escape.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would be tried again, and fail again, when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise OutputError(f"stdout: {error.strerror}") from None
 
 
 def tar_gz(name: str, entries: Iterable[tuple[str, bytes]]) -> bytes:

@@ -1,0 +1,242 @@
+"""The command line, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditor import cli
+from auditor.errors import UsageError
+from auditor.policy import Policy
+from auditor.recordings import recording_entries, replay
+from auditor.session import Options, judge, measure
+from auditor.stop import Stop
+from probes.host import TreeHost
+from probes.record import Recorder
+
+pytestmark = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs a CPU to audit and another one to run on"
+)
+LAST = max(os.sched_getaffinity(0))
+CPUS = ("--cpus", str(LAST))
+HOST = Path(__file__).parents[1] / "hosts" / "pinning-lab-with"
+COMMAND = (sys.executable, "-m", "auditor")
+
+
+def cpu_audit(*arguments: str, **given: Any) -> subprocess.CompletedProcess[str]:
+    values: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": False, **given}
+    return subprocess.run((*COMMAND, *arguments), **values)
+
+
+def refused(arguments: Sequence[str], code: int = 2) -> str:
+    """The one line on stderr."""
+    done = cpu_audit(*arguments)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("cpu-audit: ")
+    return lines[0].removeprefix("cpu-audit: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cpus", "4095"], r"CPU 4095 is not online \(online: .*\); choose others with --cpus"),
+        (["--cpus", "all-of-them"], r"--cpus 'all-of-them': no CPU list: 'all-of-them'; write it as in 1,5 or 2-7"),
+        (["--cpus", "1 5"], r"--cpus '1 5': no CPU list: '1 5'; write it as in 1,5 or 2-7"),
+        (["--cpus", "\x1b[31m"], r"--cpus '\\x1b\[31m': no CPU list.*"),
+        (["--cpus", ""], r"--cpus names no CPU; .*"),
+        ([*CPUS, "--window", "0.5s"], r"--window '0.5s': give a duration from 1s to 24h, as in 30s or 5m"),
+        ([*CPUS, "--window", "25h"], r"--window '25h': .*"),
+        ([*CPUS, "--window", "soon"], r"--window 'soon': .*"),
+        ([*CPUS, "-o", "/proc/a.json"], r"-o /proc/a.json: /proc is not writable \(.*\)"),
+        ([*CPUS, "-o", "/nonexistent/a.json"], r"-o /nonexistent/a.json: there is no directory /nonexistent"),
+        ([*CPUS, "-o", "/tmp"], r"no report is written as ''; known are .*"),
+        ([*CPUS, "-o", "a.docx"], r"no report is written as '.docx'; known are .*"),
+        (["--from", "/nonexistent"], r"--from /nonexistent: .*"),
+        (["--from", ""], r"--from .*"),
+        (["--from", "/proc/self/fd"], r"--from .*"),
+        ([*CPUS, "--workload", "nothing"], r"--workload 'nothing': no such process, unit or cgroup is visible; .*"),
+        (["--from", "x", "--work", "spin"], r"--from judges a recording: --load and --work are for a live host"),
+        (["--from", "x", "--load"], r"--from judges a recording: .*"),
+    ],
+)
+def test_what_can_not_be_used_is_refused_in_one_line(arguments: list[str], message: str) -> None:
+    assert re.fullmatch(message, refused(["run", *arguments]))
+
+
+def test_a_directory_that_is_no_recording_is_refused(tmp_path: Path) -> None:
+    assert refused(["run", "--from", str(tmp_path)]) == f"--from {tmp_path}: no trees t0 and t1: not a recording"
+    (tmp_path / "a.json").write_text("{}")
+    assert "--from" in refused(["run", "--from", str(tmp_path / "a.json")])
+
+
+def test_all_cpus_can_not_be_audited() -> None:
+    online = Path("/sys/devices/system/cpu/online").read_text().strip()
+    assert refused(["run", "--cpus", online]).startswith(f"all online CPUs ({online}) are audited")
+
+
+def test_a_recording_is_not_written_over_anything(tmp_path: Path) -> None:
+    assert refused(["record", *CPUS, "-o", str(tmp_path)]).endswith(
+        "exists already; name a new directory, or a file ending in .tar.gz"
+    )
+    assert refused(["record", *CPUS, "-o", "/nonexistent/a.tar.gz"]).endswith("there is no directory /nonexistent")
+
+
+def test_what_typer_refuses_is_2_without_a_traceback() -> None:
+    for arguments in (["run", "--nothing"], ["run", "--work", "nap"], ["nothing"], ["record"]):
+        done = cpu_audit(*arguments)
+        assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
+
+
+def test_the_version_and_the_help() -> None:
+    assert cpu_audit("--version").stdout.startswith("cpu-audit ")
+    assert cpu_audit("run", "--help").returncode == 0
+
+
+def test_a_run_prints_and_writes_in_the_formats_of_the_suffixes(tmp_path: Path) -> None:
+    one, two = tmp_path / "a.json", tmp_path / "b.txt"
+    done = cpu_audit("run", "--from", str(HOST), "-o", str(one), "-o", str(two), "--format", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(one.read_text()) == json.loads(done.stdout)
+    assert json.loads(done.stdout)["schema"] == "cpu-audit/audit/v1"
+    assert two.read_text().startswith("isolated  CPUs 1,5 on ")
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("host", "arguments", "code"),
+    [("pinning-lab-with", [], 0), ("pinning-lab-without", [], 3), ("pinning-lab-without", ["--fail-on", "warn"], 3)],
+)
+def test_exit_codes_of_recorded_hosts(host: str, arguments: list[str], code: int) -> None:
+    assert cpu_audit("run", "--from", str(HOST.parent / host), *arguments).returncode == code
+
+
+def test_a_full_disk_under_stdout_is_1_in_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = cpu_audit("run", "--from", str(HOST), stdout=full, stderr=subprocess.PIPE, capture_output=False)
+    assert (done.returncode, done.stderr) == (1, "cpu-audit: stdout: No space left on device\n")
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        done = cpu_audit("run", "--from", str(HOST), stdout=closed, stderr=subprocess.PIPE, capture_output=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_without_our_signs_gets_escapes() -> None:
+    done = cpu_audit("run", "--from", str(HOST), env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert "\\u2264" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_window_and_what_was_measured_is_written(tmp_path: Path, number: signal.Signals) -> None:
+    result = tmp_path / "a.json"
+    running = subprocess.Popen(
+        (*COMMAND, "run", *CPUS, "--window", "30s", "-o", str(result)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    time.sleep(3)
+    assert running.poll() is None
+    sent = time.monotonic()
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=30)
+    took = time.monotonic() - sent
+    assert (running.returncode, errors) == (130, b"")
+    assert took < 3
+    document = json.loads(result.read_text())
+    assert document["interrupted"] is True
+    assert document["window"]["requested_ms"] == 30_000
+    assert 500 < document["window"]["window_ms"] < 20_000
+
+
+def test_a_signal_before_the_window_leaves_nothing(tmp_path: Path) -> None:
+    """While modules are loaded: the tool ends at once, as any other."""
+    running = subprocess.Popen(
+        (*COMMAND, "run", *CPUS, "-o", str(tmp_path / "a.json")), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    time.sleep(0.02)
+    running.send_signal(signal.SIGTERM)
+    output, _ = running.communicate(timeout=30)
+    assert running.returncode in (-signal.SIGTERM, 130)
+    assert running.returncode == 130 or (output, os.listdir(tmp_path)) == (b"", [])
+
+
+def test_a_run_and_its_recording_find_the_same(tmp_path: Path) -> None:
+    """The same observation, judged where it was made and from its files."""
+    before = os.sched_getaffinity(0)
+    recorder = Recorder(TreeHost("/"))
+    try:
+        with Stop() as stop:
+            measured = measure(Options(cpus=str(LAST), window_s=2), stop, lambda text: None, recorder)
+    finally:
+        os.sched_setaffinity(0, before)
+    directory = tmp_path / "rec"
+    for name, data in recording_entries(measured, recorder):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    live, again = judge(measured, Policy()), judge(replay(str(directory), None, None, None), Policy())
+    assert [finding for finding in again.findings if finding not in live.findings] == []
+    assert again.findings == live.findings
+    assert (again.causes, again.cpu_verdicts, again.activity) == (live.causes, live.cpu_verdicts, live.activity)
+    assert (again.coverage, again.config, again.overhead) == (live.coverage, live.config, live.overhead)
+    assert again == live
+
+
+@pytest.mark.parametrize("name", ["rec", "rec.tar.gz"])
+def test_record_and_run_from_it(tmp_path: Path, name: str) -> None:
+    target = str(tmp_path / name)
+    done = cpu_audit("record", *CPUS, "--window", "1s", "-o", target)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"cpu-audit: recorded: cpu-audit run --from {target}\n"
+    first, second = (cpu_audit("run", "--from", target, "--format", "json") for _ in range(2))
+    assert first.stdout == second.stdout
+    document = json.loads(first.stdout)
+    assert document["cpus"]["audited"] == str(LAST)
+    assert document["window"]["requested_ms"] == 1000
+    assert first.returncode in (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1s", 1), ("30s", 30), ("1", 1), ("1000ms", 1), ("1.5s", 1.5), ("5m", 300), ("24h", 86_400), (" 2s ", 2)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert cli.parse_window(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "s", "0", "0.999s", "999ms", "24.1h", "-5s", "1e3s", "5 s", "1d", "٣s", "inf", "nan"]
+)
+def test_durations_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="give a duration from 1s to 24h"):
+        cli.parse_window(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "suffix"),
+    [("a.json", ".json"), ("/x.d/a", ""), ("a.tar.gz", ".gz"), ("/x/.json", ".json"), ("a.", "."), ("", "")],
+)
+def test_suffixes(path: str, suffix: str) -> None:
+    assert cli.suffix(path) == suffix
+
+
+def test_where_a_recording_goes(tmp_path: Path) -> None:
+    assert cli.check_recording(str(tmp_path / "a.tar.gz")) == "a"
+    assert cli.check_recording(str(tmp_path / "a.tgz")) == "a"
+    assert cli.check_recording(str(tmp_path / ".tar.gz")) == "recording"
+    assert cli.check_recording(str(tmp_path / "a")) is None
+    assert cli.check_recording(str(tmp_path / "a") + "/") is None
