@@ -113,9 +113,7 @@ class Context:
         """Each switch to a thread follows a wake-up or, where it had to leave the CPU (involuntary), none."""
         most = ENDLESS if runner.growth.most is None else runner.growth.most
         ends = (self.observation.before.census, self.observation.after.census)
-        if not all(isinstance(census, Census) for census in ends):
-            return 0, most
-        before, after = (census.statuses.get(runner.key) for census in ends if isinstance(census, Census))
+        before, after = (None if isinstance(end, ProbeError) else end.statuses.get(runner.key) for end in ends)
         if after is None:
             return 0, most
         voluntary = after.voluntary_switches - (before.voluntary_switches if before else 0)
