@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from auditor.context import Context
 from auditor.model import Activity, Counter, CpuActivity, IdleUse, Switches, ThreadSeen
-from auditor.rules.threads import balance_of, confined, foreign_runners
+from auditor.rules.foreign import balance_of, confined, foreign_runners
 from auditor.switches import Runner
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError

@@ -6,12 +6,13 @@ from auditor.rules.base import Rule
 from auditor.rules.config import CFG_RULES
 from auditor.rules.doors import CFG_DOMAIN, IRQ_AFFINITY
 from auditor.rules.fair_server import FAIRSRV
+from auditor.rules.foreign import THR_FOREIGN
 from auditor.rules.ipi import IPI_RULES
 from auditor.rules.irq import CFG_IRQAFF, CFG_MIRQ, IRQ_DEVICE, IRQ_MANAGED
 from auditor.rules.other import IRQ_OTHER
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.softirq import SIRQ_RULES
-from auditor.rules.threads import THR_FOREIGN, THR_OWNERS, THR_RULES
+from auditor.rules.threads import THR_OWNERS, THR_RULES
 from auditor.rules.tick import TICK_LOC
 
 RULES: tuple[Rule, ...] = (

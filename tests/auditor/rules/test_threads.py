@@ -10,7 +10,7 @@ import pytest
 from auditor.context import Context
 from auditor.model import Evidence, FixKind, Outcome
 from auditor.own import OwnRule
-from auditor.rules.threads import balance_of
+from auditor.rules.foreign import balance_of
 from probes.host import SourceState
 from tests.auditor.build import Thread, context, cpus, edit, findings, gone, irq, only, outcomes
 
