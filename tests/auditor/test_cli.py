@@ -143,7 +143,7 @@ def test_a_terminal_without_our_signs_gets_escapes() -> None:
 
 
 def wait_for_the_handler(process: subprocess.Popen[bytes]) -> None:
-    """Until the tool handles SIGTERM, as Python alone does not: SigCgt in status is a mask of signal numbers less one."""
+    """Until the tool handles SIGTERM, as Python alone does not (SigCgt: a mask of signal numbers less one)."""
     for _ in range(600):
         assert process.poll() is None
         status = Path(f"/proc/{process.pid}/status").read_text()

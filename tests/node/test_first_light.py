@@ -133,10 +133,7 @@ def test_every_event_that_remains_is_named(isolated: NodeResult, name: str) -> N
 def named(audit: dict[str, Any], cpu: int, label: str) -> bool:
     """Whether a finding on this CPU shows the count of this row, or credits it to the fair server or the workload."""
     fields = [
-        evidence["field"]
-        for finding in audit["findings"]
-        if cpu in finding["cpus"]
-        for evidence in finding["evidence"]
+        evidence["field"] for finding in audit["findings"] if cpu in finding["cpus"] for evidence in finding["evidence"]
     ]
     return f"{label} CPU{cpu}" in fields
 
