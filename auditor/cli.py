@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -22,9 +22,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
-    no_args_is_help=True,
 )
 
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
+"""What any wrong argument raises; typer exports only this child of it (and from 0.26 on carries its own click)."""
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|)")
 UNIT_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 MAX_WINDOW_S = 86400.0
@@ -79,6 +80,7 @@ Force = Annotated[bool, typer.Option("--force", help="Let --work run on CPUs tha
 
 @app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Does pinning really isolate these CPUs, and if not, who is on them and what exactly to change?"""
@@ -87,6 +89,9 @@ def root(
 
         typer.echo(f"cpu-audit {__version__}")
         raise typer.Exit(ExitCode.OK)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(ExitCode.USAGE)  # a script whose command is an empty variable must not pass
 
 
 @app.command()
@@ -247,11 +252,14 @@ def log(text: str) -> None:
 def main() -> NoReturn:
     """Runs a command. Any error that a user can cause ends as one line on stderr and its exit code."""
     try:
-        app()
+        code = app(standalone_mode=False)
     except AuditError as error:
         log(str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except USAGE_ERROR as error:
+        log(f"{error.format_message()} See cpu-audit --help, cpu-audit run --help.")
+        sys.exit(ExitCode.USAGE)
+    except (KeyboardInterrupt, typer.Abort):
         log("interrupted before there was anything to write")
         sys.exit(ExitCode.INTERRUPTED)
-    sys.exit(ExitCode.OK)
+    sys.exit(code or ExitCode.OK)

@@ -251,3 +251,26 @@ def test_where_a_recording_goes(tmp_path: Path) -> None:
     assert cli.check_recording(str(tmp_path / ".tar.gz")) == "recording"
     assert cli.check_recording(str(tmp_path / "a")) is None
     assert cli.check_recording(str(tmp_path / "a") + "/") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "--bogus"), "No such option: --bogus"),
+        (("run", "--work", "sleep"), "'sleep' is not one of 'spin', 'cyclictest'"),
+        (("bogus",), "No such command 'bogus'"),
+        (("record",), "Missing option"),
+        (("run", "--cpus"), "'--cpus' requires an argument"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    done = cpu_audit(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+    assert done.stderr.startswith("cpu-audit: ")
+
+
+def test_without_a_command_it_helps_and_does_not_pass() -> None:
+    done = cpu_audit()
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "Commands:" in done.stdout
