@@ -58,16 +58,24 @@ def _reason(status: Status, findings: Sequence[Finding]) -> str:
 
 def bounds(ctx: Context, status: Status, findings: Iterable[Finding] = ()) -> str:
     """Within what the verdict holds. Zero events in T seconds bound a rate at 3/T with 95 % confidence."""
-    seconds = ctx.window_s
-    unseen = NOT_SEEN + (", hypervisor" if ctx.observation.facts.kernel.hypervisor is not None else "")
+    seconds, known = ctx.window_s, list(findings)
+    unseen = NOT_SEEN + _hypervisor(ctx, known)
     if status is not Status.ISOLATED:
         return f"counted for {seconds:.3g} s; not seen: {unseen}"
-    judged = all(f.outcome is Outcome.PASS for f in findings if f.rule == "TICK.LOC")
+    judged = all(f.outcome is Outcome.PASS for f in known if f.rule == "TICK.LOC")
     tick = "" if judged else "; the tick was not judged"
     return (
         f"no disturbance visible to these counters in {seconds:.3g} s "
         f"(device interrupts ≤ {3 / seconds:.2g}/s){tick}; not seen: {unseen}"
     )
+
+
+def _hypervisor(ctx: Context, findings: Sequence[Finding]) -> str:
+    """In a guest the hypervisor is never seen; whether it even tells of the time that it takes is said."""
+    if ctx.observation.facts.kernel.hypervisor is None:
+        return ""
+    silent = any(f.outcome is Outcome.UNKNOWN for f in findings if f.rule == "STEAL")
+    return ", hypervisor (which reports no steal)" if silent else ", hypervisor"
 
 
 def overall(cpu_verdicts: Sequence[Verdict]) -> Verdict:

@@ -122,6 +122,9 @@ def test_isolated_is_printed_with_its_bound() -> None:
         "no disturbance visible to these counters in 10 s (device interrupts ≤ 0.3/s); the tick was not judged; "
         "not seen: SMI, cache and memory contention, hypervisor"
     )
+    silent = said(TICK_LOC=Outcome.NOT_APPLICABLE, STEAL=Outcome.UNKNOWN)
+    told = judge_cpu(context(window_s=10, hypervisor="KVM"), silent, 1)
+    assert told.bounds.endswith("hypervisor (which reports no steal)")
 
 
 def test_anything_else_is_printed_with_what_was_counted() -> None:
