@@ -23,8 +23,7 @@ def boot_parameters(ctx: Context) -> Mapping[str, str]:
     cpus = format_cpulist(ctx.targets.audited)
     flags = _flags(ctx)
     line = {"isolcpus": f"{flags},{cpus}" if flags else cpus}
-    nohz = ctx.observation.after.config.isolation.nohz_full
-    if not (isinstance(nohz, ProbeError) and nohz.state is SourceState.MISSING):
+    if has_nohz_full(ctx):
         line["nohz_full"] = cpus
     line["rcu_nocbs"] = cpus
     line["irqaffinity"] = format_cpulist(ctx.targets.housekeeping)
@@ -35,6 +34,19 @@ def _flags(ctx: Context) -> str:
     if ctx.since(5, 6) or (ctx.version is not None and ctx.version.is_el8):
         return "domain,managed_irq"
     return "domain" if ctx.since(4, 15) else ""
+
+
+def has_nohz_full(ctx: Context) -> bool:
+    """Whether this kernel can stop the tick at all: the file is missing where CONFIG_NO_HZ_FULL is."""
+    nohz = ctx.observation.after.config.isolation.nohz_full
+    return not (isinstance(nohz, ProbeError) and nohz.state is SourceState.MISSING)
+
+
+def nohz_words(ctx: Context, text: str) -> str:
+    """What nohz_full would do, or that it takes another kernel."""
+    if has_nohz_full(ctx):
+        return text
+    return f"this kernel has no CONFIG_NO_HZ_FULL; with one that has, {text}"
 
 
 def boot_line(parameters: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -29,6 +30,7 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|)")
 UNIT_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 MAX_WINDOW_S = 86400.0
+REPORT_SUFFIXES = (".json", ".txt", ".html", ".md", ".xml", ".sarif", ".prom")
 DEFAULT_WINDOW = "30s"
 
 
@@ -199,8 +201,8 @@ def _replayed(path: str, options: Options, *, timed: bool) -> Measured:
     """A default is no evidence of how long someone's own copies lay apart: without --window the recording must tell."""
     from auditor.recordings import replay
 
-    if options.load or options.work:
-        raise UsageError("--from judges a recording: --load and --work are for a live host")
+    if options.load or options.work or options.root != "/":
+        raise UsageError("--from judges a recording: --root, --load and --work are for a live host")
     return replay(path, options.cpus, options.workload, options.window_s if timed else None)
 
 
@@ -208,9 +210,22 @@ def _report(audit: Audit, outputs: list[str], format_: Format) -> None:
     from auditor.output import write_file, write_stdout
     from reports import format_of_suffix, render
 
+    failed: list[AuditError] = []
     for path in outputs:
-        write_file(path, render(audit, format_of_suffix(suffix(path))).encode())
-    write_stdout(render(audit, format_.value, color=format_ is Format.TEXT and sys.stdout.isatty()))
+        try:
+            write_file(path, render(audit, format_of_suffix(suffix(path))).encode())
+        except AuditError as error:  # a full disk costs one file, not the measurement
+            failed.append(error)
+    write_stdout(render(audit, format_.value, color=format_ is Format.TEXT and wants_color()))
+    if failed:
+        raise failed[0]
+
+
+def wants_color() -> bool:
+    """A terminal that takes colours and a user who did not forbid them (no-color.org)."""
+    import os
+
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def suffix(path: str) -> str:
@@ -229,6 +244,8 @@ def check_recording(path: str) -> str | None:
         if base.endswith(ending):
             check_writable(path)
             return base.removesuffix(ending) or "recording"
+    if suffix(base).lower() in REPORT_SUFFIXES:
+        raise UsageError(f"-o {path}: a recording is a directory or a .tar.gz; `run --from` makes a report of it")
     if os.path.exists(path):
         raise UsageError(f"-o {path}: exists already; name a new directory, or a file ending in .tar.gz")
     check_writable(os.path.abspath(path))
@@ -251,6 +268,7 @@ def log(text: str) -> None:
 
 def main() -> NoReturn:
     """Runs a command. Any error that a user can cause ends as one line on stderr and its exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = app(standalone_mode=False)
     except AuditError as error:

@@ -15,7 +15,7 @@ from auditor.own import OwnRule
 from auditor.replay import ReplayTimeline
 from auditor.session import Measured
 from auditor.targets import choose
-from auditor.window import observe
+from auditor.window import Observation, observe
 from probes.cpulist import format_cpulist
 from probes.delta import diff
 from probes.host import ProbeError
@@ -32,6 +32,8 @@ from probes.record import (
 )
 from probes.snapshot import read_facts
 from probes.topology import read_topology
+
+MAX_TIMER_HZ = 1_000_000
 
 
 def recording_entries(measured: Measured, recorder: Recorder) -> Iterator[tuple[str, bytes]]:
@@ -87,12 +89,27 @@ def replay(path: str, cpus: str | None, workload: str | None, window_s: float | 
     window_ns = observation.after.counters.taken_ns - observation.before.counters.taken_ns
     if window_ns <= 0:
         raise UsageError(f"--from {path}: t1 is not after t0")
+    check_window(path, observation, window_ns / 1e9)
     if diff(observation.before.counters, observation.after.counters, targets.counted).another_boot:
         raise UsageError(f"--from {path}: counters fell between t0 and t1: they are not of one boot")
     boots = {config.boot_id for config in (observation.before.config, observation.after.config)}
     if len([boot for boot in boots if isinstance(boot, str) and boot]) > 1:
         raise UsageError(f"--from {path}: t0 and t1 have different boot ids")
     return Measured(observation=observation, targets=targets, own=own, run=_run(recording, window_ns, own))
+
+
+def check_window(path: str, observation: Observation, window_s: float) -> None:
+    """The time that is said against the time that /proc/stat counted. Raises UsageError where they are far apart."""
+    before, after = observation.before.counters.cpustat, observation.after.counters.cpustat
+    if isinstance(before, ProbeError) or isinstance(after, ProbeError) or window_s < 1:
+        return
+    grown = [after.cpus[cpu].total_ticks - times.total_ticks for cpu, times in before.cpus.items() if cpu in after.cpus]
+    counted_s = max(grown, default=0) / 100
+    if counted_s > 0 and not counted_s / 2 <= window_s <= counted_s * 2:
+        raise UsageError(
+            f"--from {path}: the window is said to be {window_s:.6g} s long, /proc/stat counted {counted_s:.6g} s: "
+            "give the right one with --window, if the recording was made by hand"
+        )
 
 
 def _own(recording: Recording, audited: frozenset[int], workload: str | None) -> OwnRule:
@@ -102,7 +119,7 @@ def _own(recording: Recording, audited: frozenset[int], workload: str | None) ->
         audited=audited,
         workload=workload or recording.text("workload") or None,
         work_pids=frozenset(pid for pid in pids if isinstance(pid, int)) if isinstance(pids, list) else frozenset(),
-        work_timer_hz=float(timer) if isinstance(timer, (int, float)) else None,
+        work_timer_hz=float(timer) if isinstance(timer, (int, float)) and 0 < timer <= MAX_TIMER_HZ else None,
     )
 
 

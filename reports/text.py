@@ -41,15 +41,28 @@ def _head(audit: Audit) -> list[str]:
     status = audit.verdict.status.value
     if audit.verdict.status is Status.ISOLATED and audit.host.hypervisor is not None:
         status += " (guest view)"
-    host = f"{cpus_named(clip(audit.cpus.audited, 400))} on {clip(audit.host.name, 64)}"
-    first = f"{status}  {host} ({clip(audit.host.kernel, 64)}, {_window(audit)})"
+    host = f"{cpus_named(clip(audit.cpus.audited, 400))} on {clip(audit.host.name or 'an unnamed host', 64)}"
+    first = f"{status}  {host} ({clip(audit.host.kernel or 'kernel unknown', 64)}, {_window(audit)})"
     bounds = f": {bounded(audit.verdict.bounds)}" if audit.verdict.status in BOUNDED else ""
     readiness = f"{audit.readiness.status.value}: {audit.readiness.reason}"
     return [
         *prose(first + bounds, rest=INDENT),
         *prose(audit.verdict.reason, INDENT),
         *prose(f"readiness {readiness}", INDENT),
+        *_first_step(audit),
     ]
+
+
+def _first_step(audit: Audit) -> list[str]:
+    """The change that does most, before anyone has to scroll: the boot line, else the fix of the first cause."""
+    fix = next((cause.fix for cause in audit.causes if cause.fix), None)
+    if fix is None or audit.verdict.status is Status.UNKNOWN:
+        return []
+    line = f"do first: {f'reboot with {audit.boot_line}' if audit.boot_line else fix.text}"
+    room = WIDTH - len(INDENT)
+    if audit.boot_line and len(line) > room:
+        line = "do first: reboot with the boot line below"
+    return [INDENT + clip(line, room)]
 
 
 def _window(audit: Audit) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from auditor.bootline import boot_fix
+from auditor.bootline import boot_fix, nohz_words
 from auditor.context import Context, total
 from auditor.model import Evidence, Finding, Fix, Kind, Outcome
 from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, settle, weight
@@ -86,7 +86,8 @@ def _finding(
 def _fix(ctx: Context) -> Fix:
     return boot_fix(
         ctx,
-        "nohz_full keeps most senders away; the rest come from module and BPF loading, tracing, munmap and mprotect of "
+        nohz_words(ctx, "nohz_full keeps most senders away")
+        + "; the rest come from module and BPF loading, tracing, munmap and mprotect of "
         "threads that ran here, and collectors that read MSRs or frequencies: keep those off this node",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from auditor.bootline import boot_fix
+from auditor.bootline import boot_fix, nohz_words
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, Kind, Outcome
 from auditor.rules.base import Rule, always, bound, judge_between, maybe_own, never, rate, settle, weight
@@ -75,13 +75,16 @@ def _finding(
 
 
 def _fix(ctx: Context, name: str) -> Fix:
-    timers = "nohz_full and offloaded timers; a timer armed before isolation stays until the CPU was offline once"
+    timers = (
+        nohz_words(ctx, "nohz_full offloads timers")
+        + "; a timer armed before isolation stays until the CPU was offline once"
+    )
     packets = "network packets are handled here: steer the NIC's interrupts, take the CPU out of the rps_cpus masks"
     texts = {
         "SCHED": "the load balancer runs here because the CPU is in a scheduler domain: isolate it",
         "TIMER": timers,
         "HRTIMER": timers,
-        "RCU": "nohz_full (or rcu_nocbs) offloads the callbacks",
+        "RCU": "rcu_nocbs (or nohz_full) offloads the callbacks",
         "NET_RX": packets,
         "NET_TX": packets,
     }

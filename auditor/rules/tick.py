@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.bootline import boot_fix
+from auditor.bootline import boot_fix, has_nohz_full
 from auditor.context import Context, total
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome, Regime
 from auditor.policy import Limit
@@ -181,6 +181,9 @@ def _meaning(ctx: Context, cpu: int, per_busy_s: float) -> str:
 
 def _fix(ctx: Context, cpu: int) -> Fix:
     nohz = ctx.observation.after.config.isolation.nohz_full
+    if not has_nohz_full(ctx):
+        text = "this kernel has no CONFIG_NO_HZ_FULL: only another one can stop the tick while a thread runs"
+        return Fix(kind=FixKind.BOOT, text=text, reboot=True)
     if isinstance(nohz, ProbeError) or cpu not in nohz:
         return boot_fix(ctx, "stop the tick while one thread runs")
     return Fix(

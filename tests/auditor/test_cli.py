@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from auditor import cli
+from auditor import cli, output
 from auditor.errors import UsageError
 from auditor.policy import Policy
 from auditor.recordings import recording_entries, replay
@@ -67,7 +67,10 @@ def refused(arguments: Sequence[str], code: int = 2) -> str:
         (["--from", ""], r"--from .*"),
         (["--from", "/proc/self/fd"], r"--from .*"),
         ([*CPUS, "--workload", "nothing"], r"--workload 'nothing': no such process, unit or cgroup is visible; .*"),
-        (["--from", "x", "--work", "spin"], r"--from judges a recording: --load and --work are for a live host"),
+        (
+            ["--from", "x", "--work", "spin"],
+            r"--from judges a recording: --root, --load and --work are for a live host",
+        ),
         (["--from", "x", "--load"], r"--from judges a recording: .*"),
     ],
 )
@@ -274,3 +277,27 @@ def test_without_a_command_it_helps_and_does_not_pass() -> None:
     done = cpu_audit()
     assert (done.returncode, done.stderr) == (2, "")
     assert "Commands:" in done.stdout
+
+
+def test_a_file_that_fails_does_not_cost_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a disk does that is full for the first file: the other is written, the report printed, then the error told."""
+
+    def full_for_the_first(path: str, data: bytes) -> None:
+        if path.endswith("bad.json"):
+            raise output.OutputError(f"{path}: no space left on device")
+        Path(path).write_bytes(data)
+
+    monkeypatch.setattr(output, "write_file", full_for_the_first)
+    audit = judge(replay(str(HOST), None, None, None), Policy())
+    good = tmp_path / "good.json"
+    with pytest.raises(output.OutputError, match="no space left"):
+        cli._report(audit, [str(tmp_path / "bad.json"), str(good)], cli.Format.TEXT)
+    assert json.loads(good.read_text())["verdict"]["status"] == "isolated"
+    assert capsys.readouterr().out.startswith("isolated")
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.html"])
+def test_a_recording_is_no_report(tmp_path: Path, name: str) -> None:
+    assert "a recording is a directory or a .tar.gz" in refused(["record", *CPUS, "-o", str(tmp_path / name)])

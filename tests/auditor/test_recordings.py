@@ -120,3 +120,23 @@ def test_a_host_without_cpus(copy: Path) -> None:
 
 def test_no_recording_at_all(tmp_path: Path) -> None:
     assert refused(tmp_path) == "no trees t0 and t1: not a recording"
+
+
+@pytest.mark.parametrize("window_s", [10.0, 86_400.0])
+def test_a_window_that_proc_stat_contradicts_is_refused(copy: Path, window_s: float) -> None:
+    (copy / "recording.json").unlink()
+    assert f"said to be {window_s:.6g} s long, /proc/stat counted 40" in refused(copy, cpus="1,5", window_s=window_s)
+
+
+@pytest.mark.parametrize("timer", [float("nan"), float("inf"), 10**400, -1, 0, "1000"])
+def test_a_timer_rate_that_is_none_is_not_known(copy: Path, timer: object) -> None:
+    tell(copy, work_timer_hz=timer, work="cyclictest", work_pids=[1])
+    assert replay(str(copy), None, None, None).own.work_timer_hz is None
+
+
+def test_boots_that_differ_are_refused(copy: Path) -> None:
+    for end in ("t0", "t1"):
+        path = copy / end / "proc/sys/kernel/random/boot_id"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{end}\n")
+    assert refused(copy) == "t0 and t1 have different boot ids"
