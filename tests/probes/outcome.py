@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from probes.host import ProbeError
@@ -16,3 +18,15 @@ def outcome(parse: Callable[[], T]) -> T | ProbeError:
         return parse()
     except ProbeError as error:
         return error
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without root's right to read everything, where the tests run as root."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
