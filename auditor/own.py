@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from auditor.errors import UsageError
 from probes.snapshot import Census
-from probes.threads import ThreadKey
+from probes.threads import KTHREADD, ThreadKey
+
+INIT = 1
+KTHREADD_KEY = ThreadKey(pid=KTHREADD, tid=KTHREADD)
+"""Where it is seen, PID 1 is the host's init; in a PID namespace PID 1 may be the workload itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +23,8 @@ class OwnRule:
     work_pids: frozenset[int] = frozenset()
     work_timer_hz: float | None = None
     """Timer wake-ups per second and thread, where the workload is ours and we know them."""
+    tool_pid: int | None = None
+    """This process, on the host that it audits."""
 
     @property
     def source(self) -> str:
@@ -45,11 +51,21 @@ class OwnRule:
         return _workload_pids(self.workload, census) | self.work_pids
 
     def check(self, census: Census) -> None:
-        """Raises UsageError where --workload names nothing that runs here."""
-        if self.workload is not None and not _workload_pids(self.workload, census):
+        """Raises UsageError where --workload names nothing that runs here, or everything: then no one is foreign."""
+        if self.workload is None:
+            return
+        pids = _workload_pids(self.workload, census)
+        if not pids:
             raise UsageError(
                 f"--workload {self.workload!r}: no such process, unit or cgroup is visible; "
                 "give a PID, a command name, a unit (name.service) or a cgroup path (/…)"
+            )
+        init = {INIT} if KTHREADD_KEY in census.statuses else set()
+        if pids & (init | {self.tool_pid}):
+            what = "PID 1" if pids & init else "this tool"
+            raise UsageError(
+                f"--workload {self.workload!r}: with {what} among it, it names the whole host: "
+                "name the process, unit or container that the CPUs belong to"
             )
 
 
@@ -78,10 +94,42 @@ def _descendants(root: int, census: Census) -> frozenset[int]:
     return frozenset(found)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    """A cgroup, or a process outside of any, that own threads belong to; with the name of its first thread."""
+
+    name: str
+    pid: int
+    where: str
+
+
+def owners(census: Census, threads: Collection[ThreadKey]) -> tuple[Owner, ...]:
+    """Who the threads belong to, by process id. Threads that are no more belong to nobody."""
+    found: dict[str, Owner] = {}
+    for key in sorted(threads):
+        if key in census.statuses:
+            cgroup = census.cgroups.get(key.pid, "")
+            where = cgroup if len(cgroup) > 1 else f"process {key.pid}"
+            found.setdefault(where, Owner(name=census.statuses[key].name, pid=key.pid, where=where))
+    return tuple(found.values())
+
+
+def unrelated(rule: OwnRule, found: Collection[Owner]) -> bool:
+    """Whether affinity made several owners out of threads that may have nothing to do with each other."""
+    return rule.source == "affinity" and len(found) > 1
+
+
 def describe(rule: OwnRule, census: Census, threads: Collection[ThreadKey]) -> str:
     """Who it is, for the report: names with their process ids, at most four."""
-    leaders = sorted({(census.statuses[key].name, key.pid) for key in threads if key in census.statuses})
-    names = [f"{name} ({pid})" for name, pid in leaders[:4]]
-    more = f" and {len(leaders) - 4} more" if len(leaders) > 4 else ""
+    several = owners(census, threads)
+    if unrelated(rule, several):
+        who = _listed([(owner.name, owner.pid) for owner in several])
+        return f"{len(several)} unrelated owners: {who}; name yours with --workload"
+    who = _listed(sorted({(census.statuses[key].name, key.pid) for key in threads if key in census.statuses}))
     how = {"workload": "", "work": "started by this run: ", "affinity": "allowed only on these CPUs: "}[rule.source]
-    return how + ", ".join(names) + more if names else "no thread"
+    return how + who if who else "no thread"
+
+
+def _listed(people: Sequence[tuple[str, int]]) -> str:
+    more = f" and {len(people) - 4} more" if len(people) > 4 else ""
+    return ", ".join(f"{name} ({pid})" for name, pid in people[:4]) + more

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Kind, Outcome
+from auditor.own import owners, unrelated
 from auditor.policy import Limit
 from auditor.rules.base import Rule, bound, judge, rate, weight
 from auditor.rules.foreign import balance_of, confined, foreign_runners, thread_fix
@@ -140,21 +141,17 @@ def check_owners(ctx: Context, rule: Rule) -> Iterator[Finding]:
     census = ctx.census
     if isinstance(census, ProbeError):
         raise census
-    owners: dict[str, str] = {}
-    for key in sorted(ctx.own):
-        if key in census.statuses:
-            cgroup = census.cgroups.get(key.pid, "")
-            owners.setdefault(cgroup if len(cgroup) > 1 else f"process {key.pid}", census.statuses[key].name)
-    unrelated = ctx.own_rule.source == "affinity" and len(owners) > 1
-    names = ", ".join(f"{name} ({where})" for where, name in list(owners.items())[:4])
+    found = owners(census, ctx.own)
+    several = unrelated(ctx.own_rule, found)
+    names = ", ".join(f"{owner.name} ({owner.where})" for owner in found[:4])
     yield rule.finding(
-        Outcome.WARN if unrelated else Outcome.PASS,
+        Outcome.WARN if several else Outcome.PASS,
         ctx.audited,
-        observed=len(owners),
+        observed=len(found),
         limit=1,
         unit="owners",
         detail=f"{names}: name the one that these CPUs belong to with --workload"
-        if unrelated
+        if several
         else names or "no own thread",
     )
 

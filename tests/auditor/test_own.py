@@ -93,6 +93,9 @@ def test_it_is_described_in_a_line() -> None:
     assert describe(rule, census(), keys) == "allowed only on these CPUs: app (100), worker (100)"
     assert describe(rule, census(), []) == "no thread"
     assert describe(rule, census(), [ThreadKey(pid=7, tid=7)]) == "no thread"
+    assert describe(rule, census(), [*keys, ThreadKey(pid=120, tid=120)]) == (
+        "2 unrelated owners: app (100), app (120); name yours with --workload"
+    )
     work = OwnRule(audited=cpus(1), work_pids=frozenset({100}))
     assert describe(work, census(), keys[:1]) == "started by this run: app (100)"
     many = census()
@@ -100,3 +103,35 @@ def test_it_is_described_in_a_line() -> None:
     assert describe(everyone, many, everyone.threads(many)) == (
         "app (100), app (120), child (110), grandchild (111) and 3 more"
     )
+
+
+@pytest.mark.parametrize("workload", ["/", "/init.scope", "init.scope", "1", "systemd"])
+def test_a_workload_that_holds_init_is_the_whole_host(workload: str) -> None:
+    with pytest.raises(UsageError, match=r"with PID 1 among it, it names the whole host: name the process, unit"):
+        OwnRule(audited=cpus(1), workload=workload).check(with_init())
+
+
+@pytest.mark.parametrize("workload", ["/user.slice", "user.slice", "600", "601", "cpu-audit"])
+def test_a_workload_that_holds_this_tool_is_the_whole_host(workload: str) -> None:
+    OwnRule(audited=cpus(1), workload=workload).check(with_init())
+    with pytest.raises(UsageError, match="with this tool among it, it names the whole host"):
+        OwnRule(audited=cpus(1), workload=workload, tool_pid=601).check(with_init())
+
+
+def test_beside_init_and_this_tool_a_workload_is_fine() -> None:
+    OwnRule(audited=cpus(1), workload="app", tool_pid=601).check(with_init())
+
+
+def test_in_a_pid_namespace_process_1_may_be_the_workload() -> None:
+    OwnRule(audited=cpus(1), workload="1").check(with_init(complete=False))
+
+
+def with_init(*, complete: bool = True) -> Census:
+    more = [
+        Thread(tid=1, name="systemd", on=cpus(0), parent=0, cgroup="/init.scope"),
+        Thread(tid=600, name="bash", on=cpus(0), cgroup="/user.slice/session-1.scope"),
+        Thread(tid=601, name="cpu-audit", on=cpus(0), parent=600, cgroup="/user.slice/session-1.scope"),
+    ]
+    found = observation(threads=[*PEOPLE, *more], complete=complete).after.census
+    assert isinstance(found, Census)
+    return found
