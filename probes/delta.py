@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from probes.counters import counter_delta
 from probes.cpuidle import CpuIdle
@@ -15,13 +16,31 @@ from probes.cpustat import CpuStat, CpuTimes
 from probes.host import ProbeError, SourceState
 from probes.interrupts import PATH as INTERRUPTS
 from probes.interrupts import InterruptKind, InterruptRow, Interrupts
+from probes.schedstat import PATH as SCHEDSTAT
 from probes.schedstat import SchedStat
 from probes.snapshot import Counters
+from probes.softirqs import PATH as SOFTIRQS
 from probes.softirqs import Softirqs
+
+Source: TypeAlias = Interrupts | Softirqs | SchedStat | ProbeError
 
 SHORTEST_S = 1e-9
 """A window of no length (a clock that stands still, ends in the wrong order) counts as the shortest there is."""
 ANOTHER_BOOT = "a counter fell that can't fall within one boot: both ends of the window must be of one boot"
+STANDS_STILL = "it stands still: not this kernel's own file"
+STILL_S = 0.9
+"""Within this time some CPU of any running machine is interrupted: the one that this tool runs on, for one."""
+STEADY = frozenset(
+    {
+        InterruptKind.TICK,
+        InterruptKind.RESCHEDULE,
+        InterruptKind.CALL,
+        InterruptKind.TLB,
+        InterruptKind.IRQ_WORK,
+        InterruptKind.NMI,
+    }
+)
+"""Kinds whose rows are printed from boot on, at 0 too."""
 NOT_READ = ProbeError("sys/devices/system/cpu/cpu*/cpuidle", "not read for this CPU", SourceState.MISSING)
 
 
@@ -93,12 +112,23 @@ def diff(before: Counters, after: Counters, cpus: Collection[int], *, ticks_per_
     window_s = (after.taken_ns - before.taken_ns) / 1e9
     return Delta(
         window_s=max(window_s, SHORTEST_S),
-        interrupts=_diff_interrupts(before.interrupts, after.interrupts, cpus),
-        softirqs=_diff_softirqs(before.softirqs, after.softirqs, cpus),
+        interrupts=_still(INTERRUPTS, before.interrupts, after.interrupts, window_s)
+        or _diff_interrupts(before.interrupts, after.interrupts, cpus),
+        softirqs=_still(SOFTIRQS, before.softirqs, after.softirqs, window_s)
+        or _diff_softirqs(before.softirqs, after.softirqs, cpus),
         busy=_diff_busy(before.cpustat, after.cpustat, cpus, window_s * ticks_per_s),
-        sched=_diff_sched(before.schedstat, after.schedstat, cpus),
+        sched=_still(SCHEDSTAT, before.schedstat, after.schedstat, window_s)
+        or _diff_sched(before.schedstat, after.schedstat, cpus),
         idle={cpu: _diff_idle(before.cpuidle.get(cpu, NOT_READ), after.cpuidle.get(cpu, NOT_READ)) for cpu in cpus},
     )
+
+
+def _still(path: str, before: Source, after: Source, window_s: float) -> ProbeError | None:
+    """Counters that nothing moved on any CPU of the machine are a copy mounted over the file, not a quiet machine."""
+    if window_s < STILL_S or isinstance(before, ProbeError) or isinstance(after, ProbeError):
+        return None
+    same = before.fingerprint is not None and before.fingerprint == after.fingerprint
+    return ProbeError(path, STANDS_STILL) if same else None
 
 
 def _diff_interrupts(
@@ -115,8 +145,16 @@ def _diff_interrupts(
         return ProbeError(INTERRUPTS, "two rows of one label and text: which is which can't be told")
     if any(_fell(old.get(key), row, cpus) for key, row in new.items() if row.irq is None):
         return ProbeError(INTERRUPTS, ANOTHER_BOOT)
+    at_one_end = [row for ends in ((old, new), (new, old)) for key, row in ends[0].items() if key not in ends[1]]
+    if lost := next((row.label for row in at_one_end if _steady(row)), None):
+        return ProbeError(INTERRUPTS, f"row {lost} is there at one end of the window only: lines are lost")
     rows = [_row_delta(old.get(key), row, cpus) for key, row in new.items()]
     return (*rows, *(_vanished(row, cpus) for key, row in old.items() if key not in new))
+
+
+def _steady(row: InterruptRow) -> bool:
+    """Whether the row is there as long as the machine runs; the Xen timer of a CPU comes and goes with it."""
+    return row.label.startswith("IPI") or (row.kind in STEADY and not row.text.startswith("xen"))
 
 
 def _fell(before: InterruptRow | None, after: InterruptRow, cpus: Collection[int]) -> bool:
@@ -165,7 +203,7 @@ def _diff_softirqs(
             cpu: counter_delta(start[cpu], row[cpu]) if cpu in row and cpu in start else None for cpu in cpus
         }
         if any(found[name][cpu] is None and cpu in row and cpu in start for cpu in cpus):
-            return ProbeError("proc/softirqs", ANOTHER_BOOT)
+            return ProbeError(SOFTIRQS, ANOTHER_BOOT)
     return found
 
 
@@ -216,7 +254,7 @@ def _diff_sched(
             continue
         switches = counter_delta(start.switches, end.switches)  # unsigned long: 32 bits on 32-bit kernels
         if switches is None or end.run_ns < start.run_ns:
-            return ProbeError("proc/schedstat", ANOTHER_BOOT)
+            return ProbeError(SCHEDSTAT, ANOTHER_BOOT)
         found[cpu] = SchedDelta(switches=switches, run_ns=end.run_ns - start.run_ns)
     return found
 

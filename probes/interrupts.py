@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import dropwhile
 
 from probes.counters import parse_count
@@ -23,6 +23,10 @@ MACHINE_WIDE = frozenset({"ERR", "MIS", "Err", "BAD"})
 
 _CPU = re.compile(r"CPU(\d{1,7})", re.ASCII)
 _HEADER = re.compile(r"\s*CPU\d{1,7}(?:\s+CPU\d{1,7})*\s*", re.ASCII)
+# The layout after 7.1 has a blank less before the text. NMI is the first named row, and no x86 kernel lacks it.
+_OLD_LAYOUT = re.compile(r"^ *NMI:(?: +\d+)+ {3}Non-maskable interrupts$", re.ASCII | re.MULTILINE)
+_X86_CHIP = re.compile(r"IO-APIC|XT-PIC|xen-percpu|xen-pirq|(\d|MSI)-(edge|fasteoi)\b", re.ASCII)
+_X86_LABELS = frozenset({"SPU", "RTR", "TRM", "THR", "DFR", "MCP", "MIS", "PIN"})
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,15}", re.ASCII)
 
 
@@ -59,11 +63,33 @@ class Interrupts:
     rows: tuple[InterruptRow, ...]
     totals: Mapping[str, int]
     """Error counters of the whole machine, by label."""
+    fingerprint: int | None = field(default=None, compare=False, repr=False)
+    """Of the whole text, every column: the same a second later means that the file stands still."""
 
 
 def read_interrupts(host: Host, cpus: Collection[int] | None = None) -> Interrupts:
-    """The counts of these CPUs (all online ones for None); raises ProbeError."""
-    return parse_interrupts(host.read(PATH), cpus)
+    """The counts of these CPUs (all online ones for None); raises ProbeError, also where its last rows are lost."""
+    text = host.read(PATH)
+    found = parse_interrupts(text, cpus)
+    if lost := lost_row(text, found):
+        raise ProbeError(PATH, f"no row {lost}, which this kernel always prints: the file is cut")
+    return found
+
+
+def lost_row(text: str, found: Interrupts) -> str | None:
+    """A row that every such kernel prints and that is not there: the file was cut at a line end. None where all are.
+
+    x86 (arch/x86/kernel/irq.c) ends with ERR and MIS, after 7.1 only from their first event on; arm and arm64 end with
+    Err. A kernel built for one CPU has fewer rows. Other architectures are not judged.
+    """
+    labels = {row.label for row in found.rows} | found.totals.keys()
+    needed: tuple[str, ...] = ()
+    if any(row.irq is not None and row.text.startswith("GIC") for row in found.rows):
+        needed = ("Err",)
+    elif labels & _X86_LABELS or any(row.irq is not None and _X86_CHIP.search(row.text) for row in found.rows):
+        needed = ("NMI", "LOC", "RES", "CAL", "TLB") if len(found.cpus) > 1 else ("NMI",)
+        needed += ("ERR", "MIS") if _OLD_LAYOUT.search(text) else ()
+    return next((label for label in needed if label not in labels), None)
 
 
 def parse_interrupts(text: str, cpus: Collection[int] | None = None, *, path: str = PATH) -> Interrupts:
@@ -88,7 +114,7 @@ def parse_interrupts(text: str, cpus: Collection[int] | None = None, *, path: st
             raise ProbeError(path, f"line {number}: {error}") from None
         if row:
             rows.append(row)
-    return Interrupts(cpus=online, rows=tuple(rows), totals=totals)
+    return Interrupts(cpus=online, rows=tuple(rows), totals=totals, fingerprint=hash(text))
 
 
 def _blank(line: str) -> bool:

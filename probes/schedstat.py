@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from probes.counters import parse_count
 from probes.cpulist import parse_cpumask
@@ -49,6 +49,8 @@ class SchedStat:
 
     version: int
     cpus: Mapping[int, CpuSched]
+    fingerprint: int | None = field(default=None, compare=False, repr=False)
+    """Of the whole text, its time stamp too: the same a second later means that the file stands still."""
 
 
 def read_schedstat(host: Host) -> SchedStat:
@@ -105,6 +107,7 @@ def parse_schedstat(text: str, *, path: str = PATH) -> SchedStat:
             cpu: CpuSched(run_ns=run, wait_ns=wait, switches=switches, domains=tuple(domains[cpu]))
             for cpu, (run, wait, switches) in counters.items()
         },
+        fingerprint=hash(text),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from probes.counters import parse_count
 from probes.host import Host, ProbeError, SourceState
@@ -21,6 +21,8 @@ class Softirqs:
     cpus: tuple[int, ...]
     """POSSIBLE CPUs in the order of the columns: one that never was online counts 0 and is no idle CPU."""
     rows: Mapping[str, Mapping[int, int]]
+    fingerprint: int | None = field(default=None, compare=False, repr=False)
+    """Of the whole text, every column: the same a second later means that the file stands still."""
 
 
 def read_softirqs(host: Host, cpus: Collection[int] | None = None) -> Softirqs:
@@ -53,7 +55,7 @@ def parse_softirqs(text: str, cpus: Collection[int] | None = None, *, path: str 
         rows[label] = {cpu: count for cpu, index in wanted if (count := counts[index]) is not None}
     if not rows:
         raise ProbeError(path, f"line {lines[0][0]}: no rows behind the header, the file is cut")
-    return Softirqs(cpus=possible, rows=rows)
+    return Softirqs(cpus=possible, rows=rows, fingerprint=hash(text))
 
 
 def _parse_header(line: tuple[int, str], path: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind
 from probes.irq_affinity import IrqAffinity, is_managed
+from probes.schedstat import SchedStat
 from probes.snapshot import Config, Counters
 
 
@@ -38,6 +39,8 @@ def _by_schedstat(ctx: Context, cpu: int) -> tuple[Outcome, str, list[Evidence]]
     if len(known) < len(spans):
         return None
     if not known:
+        if not all(_shows_domains(end.schedstat) for end in _ends(ctx)):
+            return None
         return Outcome.PASS, "in no scheduler domain", [_schedstat(cpu, "no domain line")]
     widest = max(known, key=len)
     listed = format_cpulist(widest)
@@ -54,6 +57,14 @@ def _spans(ctx: Context, cpu: int) -> list[frozenset[int] | None]:
         else:
             spans += end.schedstat.cpus[cpu].domains
     return spans
+
+
+def _shows_domains(schedstat: SchedStat | ProbeError) -> bool:
+    """Whether any CPU has a domain line: without one, no domain here says nothing.
+
+    The lines may be lost, the kernel may have no CONFIG_SMP, or a lone housekeeping CPU has nobody to share load with.
+    """
+    return not isinstance(schedstat, ProbeError) and any(cpu.domains for cpu in schedstat.cpus.values())
 
 
 def balanced_inside(ctx: Context, cpu: int) -> bool:
@@ -150,12 +161,13 @@ def _fires_on(affinity: IrqAffinity, actions: str, modes_tell: bool, *, managed:
 def fires_on(affinity: IrqAffinity, *, managed: bool = False) -> frozenset[int]:
     """Where the chip was told to deliver; where the kernel does not say (s390), everything that was requested.
 
+    Chips that can't be told (those behind another interrupt: GPIO, demultiplexed MSI) show an empty effective list.
     What was requested may still be pending: the next event lands where the last ones did. But a managed interrupt whose
     CPUs are all offline is shut down and yet shows an effective CPU: there only what was requested counts as well.
     """
-    if affinity.effective is None:
-        return affinity.requested
-    return affinity.effective & affinity.requested if managed else affinity.effective
+    if managed and affinity.effective is not None:
+        return affinity.effective & affinity.requested
+    return affinity.effective or affinity.requested
 
 
 def irq_door(ctx: Context, cpu: int) -> Outcome:
@@ -191,7 +203,7 @@ def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 def affinity_evidence(affinity: IrqAffinity) -> Evidence:
     """Which file says where an interrupt goes."""
-    name = "smp_affinity_list" if affinity.effective is None else "effective_affinity_list"
+    name = "effective_affinity_list" if affinity.effective else "smp_affinity_list"
     return Evidence(path=f"/proc/irq/{affinity.irq}/{name}", field="list", value=format_cpulist(fires_on(affinity)))
 
 

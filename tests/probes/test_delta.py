@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from probes.cpuidle import CpuIdle, IdleState
 from probes.cpustat import CpuStat, CpuTimes
-from probes.delta import ANOTHER_BOOT, SHORTEST_S, BusyDelta, Delta, IdleDelta, RowDelta, SchedDelta, diff
+from probes.delta import ANOTHER_BOOT, SHORTEST_S, STANDS_STILL, BusyDelta, Delta, IdleDelta, RowDelta, SchedDelta, diff
 from probes.host import ProbeError, SourceState
 from probes.interrupts import Interrupts, parse_interrupts
-from probes.schedstat import CpuSched, SchedStat
+from probes.schedstat import CpuSched, SchedStat, parse_schedstat
 from probes.snapshot import Counters
-from probes.softirqs import Softirqs
+from probes.softirqs import Softirqs, parse_softirqs
 
 ABSENT = ProbeError("proc/x", "no such file", SourceState.MISSING)
 SECOND = 1_000_000_000
@@ -71,7 +71,7 @@ def test_growth_of_rows() -> None:
 
 
 def test_a_row_without_text_is_called_by_its_label() -> None:
-    found = rows(table("EXT: 1 2"), table("EXT: 1 2"))
+    found = rows(table("EXT: 1 2"), table("EXT: 1 3"))
     assert not isinstance(found, ProbeError)
     assert found[0].name == "EXT"
 
@@ -145,6 +145,73 @@ def test_two_rows_of_one_identity_are_refused_not_lost() -> None:
         "LOC event": {0: 1, 1: 0},
         "LOC others": {0: 0, 1: 3},
     }
+
+
+SOFT = "          CPU0       CPU1\n RCU: {} 5\n"
+SCHED = "version 15\ntimestamp {}\ncpu0 0 0 0 0 0 0 5 5 5\n"
+
+
+def moved(one: int, two: int, three: int, *, taken_ns: int = 0, housekeeping: int = 0) -> Counters:
+    """Sources of a CPU 0 that isn't counted; CPU 1 is at rest."""
+    return counters(
+        taken_ns,
+        interrupts=table(f"LOC: {one} 7 x"),
+        softirqs=parse_softirqs(SOFT.format(two), [1]),
+        schedstat=parse_schedstat(SCHED.format(three)),
+        cpustat=stat(idle=100 * housekeeping),
+    )
+
+
+@pytest.mark.parametrize("still", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1), (0, 0, 0)])
+def test_counters_that_stand_still_on_every_cpu_are_not_this_kernels(still: tuple[int, int, int]) -> None:
+    before = moved(1, 1, 1)
+    after = moved(*(1 if stands else 2 for stands in still), taken_ns=SECOND, housekeeping=1)
+    found = diff(before, after, [1])
+    sources = (found.interrupts, found.softirqs, found.sched)
+    reasons = [isinstance(source, ProbeError) and source.reason == STANDS_STILL for source in sources]
+    assert reasons == [bool(stands) for stands in still]
+    assert not found.another_boot
+
+
+def test_a_moment_may_pass_without_any_event() -> None:
+    found = diff(moved(1, 1, 1), moved(1, 1, 1, taken_ns=SECOND // 10), [1])
+    assert not isinstance(found.interrupts, ProbeError)
+    assert not isinstance(found.softirqs, ProbeError)
+    assert not isinstance(found.sched, ProbeError)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "LOC: 5 5 Local timer interrupts",
+        "NMI: 0 0 Non-maskable interrupts",
+        "RES: 0 0 Rescheduling interrupts",
+        "CAL: 0 0 Function call interrupts",
+        "TLB: 0 0 TLB shootdowns",
+        "IWI: 0 0 IRQ work interrupts",
+        "IPI5: 0 0 IRQ work interrupts",
+        "IPI7: 0 0 KGDB roundup",
+        "11: 5 5 GICv3 27 Level arch_timer",
+    ],
+)
+def test_a_row_that_is_always_there_can_not_come_or_go(row: str) -> None:
+    label = row.partition(":")[0]
+    with_it, without = table("24: 1 1 nic", row), table("24: 1 1 nic")
+    for found in (rows(with_it, without), rows(without, with_it)):
+        assert isinstance(found, ProbeError)
+        assert found.reason == f"row {label} is there at one end of the window only: lines are lost"
+        assert found.state is SourceState.MALFORMED
+
+
+@pytest.mark.parametrize("row", ["SPU: 0 3 z", "MIS: 0 3 z", "THR: 0 3 z", "VPMI: 0 3 z", "PIN: 0 3 z"])
+def test_a_row_may_come_with_its_first_event(row: str) -> None:
+    found = growth(table("24: 1 1 nic"), table("24: 1 1 nic", row))
+    assert list(found.values()) == [{0: 0, 1: 0}, {0: 0, 1: 3}]
+
+
+def test_the_xen_timer_of_a_cpu_comes_with_it() -> None:
+    timer = "64: 0 3 xen-percpu -virq timer1"
+    assert growth(table("24: 1 1 nic"), table("24: 1 1 nic", timer))["64 xen-percpu -virq timer1"] == {0: 0, 1: None}
 
 
 def soft(**names: dict[int, int]) -> Softirqs:
@@ -308,7 +375,7 @@ def test_no_counts_make_a_negative_growth_or_a_crash(ends: list[tuple[int, int, 
     labels = [str(number) if numbered else f"X{number}" for number in range(len(ends))]
     before = table(*(f"{label}: {a} {b} x" for label, (a, b, _, _) in zip(labels, ends, strict=True)))
     after = table(*(f"{label}: {c} {d} x" for label, (_, _, c, d) in zip(labels, ends, strict=True)))
-    found = rows(before, after)
+    found = diff(counters(interrupts=before), counters(SECOND // 2, interrupts=after), [0, 1]).interrupts
     fell = any((a > c and a <= WRAP // 2) or (b > d and b <= WRAP // 2) for a, b, c, d in ends)
     if isinstance(found, ProbeError):
         assert fell

@@ -222,10 +222,60 @@ def test_damaged_files_are_refused_with_the_line(text: str, reason: str) -> None
 
 
 def test_reading_takes_the_file_of_the_host() -> None:
-    host = DictHost({"proc/interrupts": X86})
-    assert read_interrupts(host, {0}) == parse_interrupts(X86, {0})
+    host = DictHost({"proc/interrupts": ARM64})
+    assert read_interrupts(host, {0}) == parse_interrupts(ARM64, {0})
     with pytest.raises(ProbeError, match="no such file"):
         read_interrupts(DictHost({}))
+
+
+X86_LAST_ROWS = """\
+NMI:          0          0   Non-maskable interrupts
+LOC:      65915     111422   Local timer interrupts
+SPU:          0          0   Spurious interrupts
+RES:       1011        348   Rescheduling interrupts
+CAL:         11         48   Function call interrupts
+TLB:          1          4   TLB shootdowns
+"""
+X86_HEADER = "           CPU0       CPU1\n"
+X86_DEVICE = " 36:          7      59462  PCI-MSI 1-edge      eth0\n"
+OLD_PCI = " 36:          7      59462  PCI-MSI-edge      eth0\n"
+X86_ONE = "           CPU0\n  1:    9    XT-PIC    1-edge      i8042\n"
+X86_ENDS = "ERR:          2\nMIS:          0\n"
+NEW_X86 = (X86_DEVICE + X86_LAST_ROWS).replace("   ", "  ").replace("SPU: 0 0  Spurious interrupts\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        (X86_HEADER + X86_DEVICE + X86_LAST_ROWS + X86_ENDS, None),
+        (X86_HEADER + X86_DEVICE + X86_LAST_ROWS + X86_ENDS + "PIN:   1   0   Posted-interrupt event\n", None),
+        (X86_HEADER + X86_LAST_ROWS + "ERR:          2\n", "MIS"),
+        (X86_HEADER + X86_LAST_ROWS, "ERR"),
+        (X86_HEADER + X86_DEVICE + "".join(X86_LAST_ROWS.splitlines(True)[:5]) + X86_ENDS, "TLB"),
+        (X86_HEADER + X86_DEVICE + "".join(X86_LAST_ROWS.splitlines(True)[:3]), "RES"),
+        (X86_HEADER + X86_DEVICE + "".join(X86_LAST_ROWS.splitlines(True)[:1]), "LOC"),
+        (X86_HEADER + X86_DEVICE, "NMI"),
+        (X86_HEADER + OLD_PCI, "NMI"),
+        (X86_HEADER + NEW_X86, None),  # after 7.1 ERR and MIS come with their first event
+        (X86_ONE, "NMI"),
+        (X86_ONE + "NMI:    0   Non-maskable interrupts\n", "ERR"),
+        (X86_ONE + "NMI:    0   Non-maskable interrupts\n" + X86_ENDS, None),  # built for one CPU
+        (ARM64, None),
+        (ARM64.replace("Err:          3\n", ""), "Err"),
+        (PPC, None),
+        (S390, None),
+        (ARM_1_OF_4, None),
+    ],
+)
+def test_rows_lost_at_a_line_end_are_noticed_where_the_kernel_always_prints_them(text: str, lost: str | None) -> None:
+    host = DictHost({"proc/interrupts": text})
+    if lost is None:
+        assert read_interrupts(host) == parse_interrupts(text)
+        return
+    with pytest.raises(ProbeError) as caught:
+        read_interrupts(host)
+    assert caught.value.reason == f"no row {lost}, which this kernel always prints: the file is cut"
+    assert caught.value.state is SourceState.MALFORMED
 
 
 @settings(deadline=None)

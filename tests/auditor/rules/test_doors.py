@@ -17,6 +17,8 @@ from tests.auditor.build import context, cpus, edit, findings, gone, irq, only, 
 
 NIC = {"30 eth0": {0: 0}}
 QUEUE = {"40 nvme0q3": {0: 0}}
+SHARED = {0: [cpus(0, 2)], 2: [cpus(0, 2)]}
+"""Two housekeeping CPUs that are balanced among themselves."""
 ISOLATED = (Partition(path="/pod", state="isolated", cpus=cpus(1)),)
 
 
@@ -35,9 +37,31 @@ def blind(state: SourceState = SourceState.MISSING, **given: Any) -> Context:
 
 
 def test_no_domain_line_is_isolated() -> None:
-    found = only(context(isolated=cpus()), "CFG.DOMAIN")
+    found = only(context(control=(0, 2), domains=SHARED, isolated=cpus()), "CFG.DOMAIN")
     assert (found.outcome, found.detail, found.origin) == (Outcome.PASS, "in no scheduler domain", "door:domain")
     assert found.evidence == (Evidence(path="/proc/schedstat", field="cpu1", value="no domain line"),)
+
+
+@pytest.mark.parametrize("control", [(0,), (0, 2, 3)])
+@pytest.mark.parametrize(
+    ("given", "outcome", "detail"),
+    [
+        ({"isolated": cpus()}, Outcome.UNKNOWN, "neither /proc/schedstat nor sysfs tells of scheduler domains"),
+        ({"isolated": cpus(1)}, Outcome.PASS, "isolated at boot"),
+        ({"isolated": cpus(), "partitions": ISOLATED}, Outcome.PASS, "in an isolated cpuset partition"),
+    ],
+)
+def test_without_a_domain_line_of_any_cpu_schedstat_proves_nothing(
+    control: tuple[int, ...], given: dict[str, Any], outcome: Outcome, detail: str
+) -> None:
+    found = only(context(control=control, **given), "CFG.DOMAIN")
+    assert (found.outcome, found.detail) == (outcome, detail)
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_domain_lines_lost_at_one_end_prove_nothing(end: str) -> None:
+    ctx = context(control=(0, 2), domains=SHARED, isolated=cpus())
+    assert only(edit(ctx, f"{end}.counters.schedstat", sched()), "CFG.DOMAIN").outcome is Outcome.UNKNOWN
 
 
 def test_a_domain_with_others_is_open_whatever_sysfs_says() -> None:
@@ -166,6 +190,16 @@ def test_where_the_kernel_does_not_say_what_is_in_force_the_request_counts() -> 
     found = only(context(rows=NIC, affinity={30: silent}), "IRQ.AFFINITY")
     assert found.outcome is Outcome.FAIL
     assert found.evidence == (Evidence(path="/proc/irq/30/smp_affinity_list", field="list", value="0-1"),)
+
+
+def test_a_chip_that_can_not_be_told_fires_where_it_was_requested() -> None:
+    """Demultiplexed MSI and GPIO chips have no set_affinity: the effective list is empty, and yet they fire."""
+    for requested, outcome in ((cpus(0, 1), Outcome.FAIL), (cpus(0), Outcome.PASS)):
+        ctx = context(rows=NIC, affinity={30: irq(30, requested, cpus())})
+        assert outcomes(ctx, "IRQ.AFFINITY") == [outcome]
+    found = only(context(rows=NIC, affinity={30: irq(30, cpus(0, 1), cpus())}), "IRQ.AFFINITY")
+    assert found.evidence == (Evidence(path="/proc/irq/30/smp_affinity_list", field="list", value="0-1"),)
+    assert fires_on(irq(40, cpus(1), cpus()), managed=True) == cpus()
 
 
 def test_a_shut_down_managed_queue_fires_nowhere() -> None:
