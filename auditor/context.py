@@ -135,7 +135,7 @@ def prepare(
 ) -> Context:
     """Draws from an observation what several rules need."""
     delta = diff(observation.before.counters, observation.after.counters, targets.counted, ticks_per_s=ticks_per_s)
-    own = observation.own_before | observation.own_after
+    own = own_threads(observation, own_rule)
     everyone = runners(observation)
     return Context(
         observation=observation,
@@ -170,6 +170,19 @@ def _balances(
     if own and isinstance(census, Census) and not census.schedstat:
         return ProbeError("proc/*/task/*/schedstat", "the kernel keeps no switches per thread (CONFIG_SCHED_INFO)")
     return balances(delta.sched, targets.audited, everyone, own, visible=visible)
+
+
+def own_threads(observation: Observation, rule: OwnRule) -> frozenset[ThreadKey]:
+    """Own threads of the window. By affinity: at both ends, or at the one end at which the thread was there.
+
+    A thread that was allowed elsewhere at the other end came here or left within the window: it is someone else's.
+    """
+    before, after = observation.own_before, observation.own_after
+    if rule.source != "affinity":
+        return before | after
+    ends = (observation.before.census, observation.after.census)
+    was, still = (end.statuses.keys() if isinstance(end, Census) else set() for end in ends)
+    return (before & after) | (before - still) | (after - was)
 
 
 def own_visible(observation: Observation, rule: OwnRule) -> bool:

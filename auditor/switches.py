@@ -47,6 +47,13 @@ class Runner:
     """CPUs allowed at either end of the window."""
     sightings: Mapping[int, int]
     """Samples in which it had just run on this CPU."""
+    ends: tuple[frozenset[int], ...]
+    """CPUs allowed at each end at which it was there."""
+
+    @property
+    def moved(self) -> frozenset[int]:
+        """CPUs allowed at one end of the window and not at the other."""
+        return self.ends[0] ^ self.ends[-1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,25 +108,33 @@ def _grown(within: Sequence[ThreadRun | None]) -> int:
 def runners(observation: Observation) -> tuple[Runner, ...]:
     """Every thread that was switched to, or kept running, in the window."""
     found = []
-    for key, (status, cgroup, allowed) in _known(observation).items():
+    for key, (status, cgroup, ends) in _known(observation).items():
         growth = growth_of(observation, key)
         ran_ms = (growth.run_ns or 0) / 1e6
         sightings = _sightings(observation, key)
         if growth.most != 0 or ran_ms > 0 or sightings:
             found.append(
-                Runner(key=key, status=status, cgroup=cgroup, growth=growth, allowed=allowed, sightings=sightings)
+                Runner(
+                    key=key,
+                    status=status,
+                    cgroup=cgroup,
+                    growth=growth,
+                    allowed=frozenset().union(*ends),
+                    sightings=sightings,
+                    ends=ends,
+                )
             )
     return tuple(found)
 
 
-def _known(observation: Observation) -> dict[ThreadKey, tuple[ThreadStatus, str, frozenset[int]]]:
-    """Every thread that either census names, with the CPUs it was allowed at either end."""
-    found: dict[ThreadKey, tuple[ThreadStatus, str, frozenset[int]]] = {}
+def _known(observation: Observation) -> dict[ThreadKey, tuple[ThreadStatus, str, tuple[frozenset[int], ...]]]:
+    """Every thread that either census names, with the CPUs it was allowed at each end."""
+    found: dict[ThreadKey, tuple[ThreadStatus, str, tuple[frozenset[int], ...]]] = {}
     for census in (observation.before.census, observation.after.census):
         if isinstance(census, Census):
             for key, status in census.statuses.items():
-                earlier = found[key][2] if key in found else frozenset()
-                found[key] = (status, census.cgroups.get(key.pid, ""), status.allowed | earlier)
+                earlier = found[key][2] if key in found else ()
+                found[key] = (status, census.cgroups.get(key.pid, ""), (*earlier, status.allowed))
     return found
 
 

@@ -10,27 +10,49 @@ from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.policy import Limit
 from auditor.rules.base import Rule, always, bound, judge, rate, settle, weight
 from auditor.rules.doors import domain_state
+from auditor.rules.foreign_time import GRAIN_S, UNEXPLAINED_S, others_s, ran_s
 from auditor.switches import Balance, Runner
 from probes.host import ProbeError
 
-UNEXPLAINED_S = 2.0
-"""The run time of a thread that never leaves the CPU is brought up to date by the residual tick, once a second."""
+WATCHDOG_S = 4.0
+"""The soft-lockup watchdog wakes migration/N this often (kernel/watchdog.c, threshold 10 s)."""
 
 
 def foreign_runners(ctx: Context, cpu: int) -> list[Runner]:
-    """Threads of others that ran on this CPU: confined to audited CPUs and grown, or seen there in a sample.
+    """Threads of others that ran here: confined to audited CPUs and grown, seen here in a sample, or moved in or out.
 
-    Where no foreign switch can have happened on the CPU, only one that ran there all the time is left.
+    Where no foreign switch can have happened on the CPU, only those are left that were there without one.
     """
     balance = balance_of(ctx, cpu)
     quiet = balance is not None and balance.foreign_most == 0
+    idle = (_busy_s(ctx, cpu) or 0) <= GRAIN_S
     return [
         runner
         for runner in ctx.runners
         if runner.key not in ctx.own
-        and ((cpu in runner.allowed and confined(ctx, runner)) or cpu in runner.sightings)
-        and (not quiet or _stayed(runner))
+        and (
+            (cpu in runner.allowed and confined(ctx, runner))
+            or cpu in runner.sightings
+            or came_or_left(ctx, runner, cpu)
+        )
+        and (not quiet or _stayed(runner) or (not idle and came_or_left(ctx, runner, cpu)))
     ]
+
+
+def came_or_left(ctx: Context, runner: Runner, cpu: int) -> bool:
+    """Whether a user thread was confined to audited CPUs at one end of the window only, this one among them."""
+    confined_to = [bool(end) and end <= ctx.targets.audited for end in runner.ends]
+    return (
+        not runner.status.kernel
+        and confined_to in ([True, False], [False, True])
+        and cpu in (runner.ends[confined_to.index(True)])
+    )
+
+
+def time_of_others_ms(ctx: Context, balance: Balance) -> float:
+    """CPU time of others on these CPUs, at least, in milliseconds."""
+    here = {runner.key: runner for cpu in balance.cpus for runner in foreign_runners(ctx, cpu)}
+    return 1000 * others_s(ctx, balance, [runner for runner in here.values() if not runner.status.kernel])
 
 
 def confined(ctx: Context, runner: Runner) -> bool:
@@ -76,13 +98,16 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
     shut = all(domain_state(ctx, cpu)[0] is Outcome.PASS for cpu in balance.cpus)
     control = ctx.control_rate(lambda cpu: _switches(ctx, cpu))
     outcome = settle(outcome, least, control, limit, shut=shut)
+    ran_ms = time_of_others_ms(ctx, balance)
+    long = outcome is not Outcome.FAIL and ran_ms >= ctx.policy.foreign_run_ms
+    outcome = Outcome.FAIL if long else outcome
     return rule.finding(
         outcome,
         balance.cpus,
-        observed=rate(least, ctx.window_s),
-        limit=bound(outcome, limit),
-        unit="/s",
-        detail=_describe(balance, watchdog),
+        observed=ran_ms if long else rate(least, ctx.window_s),
+        limit=ctx.policy.foreign_run_ms if long else bound(outcome, limit),
+        unit="ms" if long else "/s",
+        detail=_describe(balance, watchdog) + (f"; {ran_ms / 1000:.2f} s of CPU time by others" if long else ""),
         evidence=[
             Evidence(path="/proc/schedstat", field=f"cpu{cpu} field 9", value=f"+{_switches(ctx, cpu)}")
             for cpu in balance.cpus
@@ -119,13 +144,25 @@ def _describe(balance: Balance, watchdog: int) -> str:
 
 
 def _watchdog(ctx: Context, balance: Balance) -> int:
-    """Switches to migration/N that the soft-lockup watchdog explains: one in four seconds and CPU, if so many were."""
-    allowed = int(ctx.policy.migration_per_s * ctx.window_s) + 1
+    """Switches to migration/N that the soft-lockup watchdog explains: one in four seconds and CPU, if so many were.
+
+    Where a thread came or left it may as well have been pushed by migration/N: nothing is excused then.
+    """
+    cpus = set(balance.cpus)
+    pushed = any(runner.moved & cpus for runner in ctx.runners)
+    if pushed or time_of_others_ms(ctx, balance) >= ctx.policy.foreign_run_ms:
+        return 0
+    allowed = int(ctx.window_s / WATCHDOG_S) + 1
     grown = 0
     for runner in ctx.runners:
-        if runner.status.kernel and runner.status.name.startswith("migration/") and runner.allowed <= set(balance.cpus):
+        if runner.status.kernel and runner.status.name.startswith("migration/") and runner.allowed <= cpus:
             grown += min(allowed, runner.growth.least)
     return grown
+
+
+def unnamed_switches(ctx: Context, balance: Balance) -> int:
+    """Foreign switches that are certain, and that no thread accounts for."""
+    return _unnamed(ctx, balance, balance.foreign_least)
 
 
 def _unnamed(ctx: Context, balance: Balance, least: int) -> int:
@@ -148,8 +185,8 @@ def _occupied(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
     held = {cpu: busy_s for cpu, busy_s in busy.items() if busy_s is None or busy_s > slack_s}
     here = [runner for runner in ctx.runners if runner.allowed & held.keys()]
     stayed = [runner for runner in here if _stayed(runner) and runner.key in ctx.own]
-    moved_s = _ran_s([runner for runner in here if not _stayed(runner) and runner.key in ctx.own])
-    more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in held.values()) - _ran_s(stayed)
+    moved_s = ran_s([runner for runner in here if not _stayed(runner) and runner.key in ctx.own])
+    more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in held.values()) - ran_s(stayed)
     if more_s <= slack_s * len(held) and len(held) <= len(stayed):
         return None
     suspects = sorted({runner.status.name for runner in here if runner.key not in ctx.own and _stayed(runner)})
@@ -176,7 +213,7 @@ def _was_there(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
     busy = [_busy_s(ctx, cpu) for cpu in balance.cpus]
     slack_s = min(UNEXPLAINED_S, ctx.window_s / 2) * len(balance.cpus)
     own = [runner for runner in ctx.runners if runner.key in ctx.own and runner.allowed & set(balance.cpus)]
-    more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in busy) - _ran_s(own)
+    more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in busy) - ran_s(own)
     if balance.foreign_least or balance.total > ctx.window_s or more_s <= slack_s:
         return None
     if None in busy:
@@ -190,10 +227,6 @@ def _was_there(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
 def _busy_s(ctx: Context, cpu: int) -> float | None:
     busy = ctx.busy(cpu)
     return None if busy is None else busy.busy * ctx.window_s
-
-
-def _ran_s(runners: Sequence[Runner]) -> float:
-    return sum((runner.growth.run_ns or 0) / 1e9 for runner in runners)
 
 
 def thread_fix(ctx: Context) -> Fix:
@@ -213,7 +246,7 @@ THR_FOREIGN = Rule(
     kind=Kind.MEASURED,
     decisive=always,
     why="""Switches to a thread on the CPU (/proc/schedstat) less those to own threads (/proc/PID/task/TID/schedstat):
-what is left was someone else, however short. Own threads that may run on several audited CPUs are balanced over all
-of them together.""",
+what is left was someone else, however short. Few switches may be long: 10 ms of CPU time of others fail as well. Own
+threads that may run on several audited CPUs are balanced over all of them together.""",
     check=check_foreign,
 )

@@ -11,35 +11,47 @@ from auditor.model import Evidence, Finding, Kind, Outcome
 from auditor.own import owners, unrelated
 from auditor.policy import Limit
 from auditor.rules.base import Rule, bound, judge, rate, weight
-from auditor.rules.foreign import balance_of, confined, foreign_runners, thread_fix
+from auditor.rules.foreign import (
+    balance_of,
+    came_or_left,
+    confined,
+    foreign_runners,
+    thread_fix,
+    time_of_others_ms,
+    unnamed_switches,
+)
 from auditor.rules.irq import device_of
 from auditor.switches import Runner
 from probes.host import ProbeError
+from probes.snapshot import Census
 
 IRQ_THREAD = re.compile(r"irq/([0-9]{1,6})-", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Named:
-    """Runners of one name on one CPU. ``switches`` is exact where all are confined, else None."""
+    """Runners of one name on one CPU. ``switches`` is exact where all are confined, else 0."""
 
     name: str
     runners: Sequence[Runner]
     exact: bool
     switches: int
     run_ms: float
+    """At most, where it ``moved``: confined to audited CPUs at one end of the window only."""
     sightings: int
+    moved: bool
 
 
 def named_runners(ctx: Context, cpu: int, *, kind: str) -> list[Named]:
     """Foreign runners of one kind (user, bound or unbound kernel threads), put together by name, most first."""
-    chosen: dict[tuple[str, bool], list[Runner]] = {}
+    chosen: dict[tuple[str, bool, bool], list[Runner]] = {}
     for runner in foreign_runners(ctx, cpu):
         if _kind(runner) == kind:
-            chosen.setdefault((runner.status.name, confined(ctx, runner)), []).append(runner)
+            group = (runner.status.name, confined(ctx, runner), came_or_left(ctx, runner, cpu))
+            chosen.setdefault(group, []).append(runner)
     balance = balance_of(ctx, cpu)
     most = None if balance is None else balance.foreign_most
-    found = [_named(name, exact, members, cpu, most) for (name, exact), members in chosen.items()]
+    found = [_named(name, exact, moved, members, cpu, most) for (name, exact, moved), members in chosen.items()]
     return sorted(found, key=lambda item: (-item.run_ms, -item.switches, -item.sightings, item.name))
 
 
@@ -49,7 +61,7 @@ def _kind(runner: Runner) -> str:
     return "bound" if len(runner.allowed) == 1 else "unbound"
 
 
-def _named(name: str, exact: bool, members: list[Runner], cpu: int, most: int | None) -> Named:
+def _named(name: str, exact: bool, moved: bool, members: list[Runner], cpu: int, most: int | None) -> Named:
     """A switch on the window's edge is theirs if the CPU counted one: their readings enclose those of the CPU."""
     grown = sum(runner.growth.least if runner.growth.most is None else runner.growth.most for runner in members)
     return Named(
@@ -57,8 +69,9 @@ def _named(name: str, exact: bool, members: list[Runner], cpu: int, most: int | 
         runners=members,
         exact=exact,
         switches=(grown if most is None else min(grown, most)) if exact else 0,
-        run_ms=sum((runner.growth.run_ns or 0) / 1e6 for runner in members) if exact else 0.0,
+        run_ms=sum((runner.growth.run_ns or 0) / 1e6 for runner in members) if exact or moved else 0.0,
         sightings=sum(runner.sightings.get(cpu, 0) for runner in members),
+        moved=moved,
     )
 
 
@@ -71,24 +84,31 @@ def check_named(ctx: Context, rule: Rule) -> Iterator[Finding]:
         found = named_runners(ctx, cpu, kind=kind)
         for item in found:
             yield _name_finding(ctx, rule, cpu, item)
-        if found:
-            continue
-        if not ctx.census.complete:
-            yield rule.finding(
-                Outcome.UNKNOWN,
-                [cpu],
-                detail="not all threads of the host are visible from here (PID namespace or hidepid)",
-            )
-        else:
-            yield rule.finding(Outcome.PASS, [cpu], observed=0, unit="threads", detail="none ran here")
+        if not found:
+            yield _nobody(ctx, rule, cpu)
+
+
+def _nobody(ctx: Context, rule: Rule, cpu: int) -> Finding:
+    """No name: a pass only where everyone was seen at both ends, and no switch to a user thread is left over."""
+    ends = (ctx.observation.before.census, ctx.observation.after.census)
+    lost = next((end for end in ends if isinstance(end, ProbeError)), None)
+    if lost is not None:
+        return rule.finding(Outcome.UNKNOWN, [cpu], detail=f"who was there is not known at both ends: {lost}")
+    if not all(isinstance(end, Census) and end.complete for end in ends):
+        hidden = "not all threads of the host are visible from here (PID namespace or hidepid)"
+        return rule.finding(Outcome.UNKNOWN, [cpu], detail=hidden)
+    balance = balance_of(ctx, cpu)
+    unnamed = unnamed_switches(ctx, balance) if balance is not None and rule.id == "THR.USER" else 0
+    if unnamed:
+        left = f"none was seen here; {unnamed} switches remain unnamed"
+        return rule.finding(Outcome.UNKNOWN, [cpu], detail=left)
+    return rule.finding(Outcome.PASS, [cpu], observed=0, unit="threads", detail="none ran here")
 
 
 def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
-    seen = max(item.switches, item.sightings)
-    ran = f", {item.run_ms:.1f} ms" if item.run_ms else ""
-    what = f"{item.switches} switches{ran}" if item.exact else f"seen in {item.sightings} samples"
-    stolen = item.run_ms * 1000 / ctx.window_s
-    outcome = _name_outcome(ctx, rule, item)
+    seen = max(item.switches, item.sightings, int(item.moved))
+    stolen = _ran_here_ms(ctx, cpu, item) * 1000 / ctx.window_s
+    outcome = _name_outcome(ctx, rule, cpu, item)
     return rule.finding(
         outcome,
         [cpu],
@@ -96,14 +116,29 @@ def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
         limit=ctx.policy.foreign_sightings if rule.id == "THR.USER" else bound(outcome, ctx.policy.limits[rule.id]),
         unit="runs" if rule.id == "THR.USER" else "/s",
         title=f"{rule.title}: {item.name}",
-        detail=f"{item.name}: {what}",
-        evidence=[_evidence(runner) for runner in item.runners[:3]],
+        detail=f"{item.name}: {_what(item)}",
+        evidence=[_evidence(runner, moved=item.moved) for runner in item.runners[:3]],
         fix=thread_fix(ctx),
         origin=_origin(ctx, rule, item.name),
         # Sightings are a part of the foreign switches that THR.FOREIGN counts already.
         per_second=rate(item.switches, ctx.window_s),
         cost_us_per_s=max(stolen, weight("THR", rate(item.switches, ctx.window_s))),
     )
+
+
+def _what(item: Named) -> str:
+    ran = f", {item.run_ms:.1f} ms" if item.run_ms else ""
+    if item.moved:
+        return f"moved here or away within the window{ran and f'{ran} here and elsewhere'}"
+    return f"{item.switches} switches{ran}" if item.exact else f"seen in {item.sightings} samples"
+
+
+def _ran_here_ms(ctx: Context, cpu: int, item: Named) -> float:
+    """Of one that moved no more than what others ran here at all, as far as that is proved."""
+    balance = balance_of(ctx, cpu)
+    if not item.moved or balance is None:
+        return item.run_ms if item.exact else 0.0
+    return min(item.run_ms, time_of_others_ms(ctx, balance))
 
 
 def _origin(ctx: Context, rule: Rule, name: str) -> str:
@@ -115,11 +150,11 @@ def _origin(ctx: Context, rule: Rule, name: str) -> str:
     return "kthreads" if rule.id == "THR.KBOUND" else "threads"
 
 
-def _name_outcome(ctx: Context, rule: Rule, item: Named) -> Outcome:
+def _name_outcome(ctx: Context, rule: Rule, cpu: int, item: Named) -> Outcome:
     policy = ctx.policy
     seen = max(item.switches, item.sightings)
     if rule.id == "THR.USER":
-        long = item.run_ms >= policy.foreign_run_ms or item.sightings >= policy.foreign_sightings
+        long = _ran_here_ms(ctx, cpu, item) >= policy.foreign_run_ms or item.sightings >= policy.foreign_sightings
         return Outcome.FAIL if long else Outcome.WARN
     if not seen and item.run_ms >= policy.foreign_run_ms:
         return Outcome.FAIL  # it was never switched to because it never left
@@ -127,8 +162,10 @@ def _name_outcome(ctx: Context, rule: Rule, item: Named) -> Outcome:
     return judge(seen, ctx.window_s, watchdog if item.name.startswith("migration/") else policy.limits[rule.id])
 
 
-def _evidence(runner: Runner) -> Evidence:
+def _evidence(runner: Runner, *, moved: bool) -> Evidence:
     path, growth = f"/{runner.key.path}", runner.growth
+    if moved and growth.run_ns:
+        return Evidence(path=path, field="run_ns", value=f"+{growth.run_ns}")
     if growth.least or not (runner.sightings or growth.run_ns):
         return Evidence(path=path, field="switches", value=f"+{growth.least}")
     if runner.sightings:

@@ -145,6 +145,7 @@ def observation(
     rows: Mapping[str, PerCpu] | None = None,
     softirqs: Mapping[str, PerCpu] | None = None,
     switches: PerCpu | None = None,
+    ran_s: Mapping[int, float] | None = None,
     domains: Mapping[int, Iterable[frozenset[int]]] | None = None,
     busy: Mapping[int, float] | None = None,
     steal: Mapping[int, int] | None = None,
@@ -189,7 +190,7 @@ def observation(
             interrupts=_interrupts(everyone, rows or {}, after=after),
             softirqs=_softirqs(everyone, softirqs or {}, after=after),
             cpustat=_cpustat(everyone, busy or {}, steal, window_s, after=after),
-            schedstat=_schedstat(everyone, switches or {}, domains or {}, after=after),
+            schedstat=_schedstat(everyone, switches or {}, ran_s or {}, domains or {}, after=after),
             cpuidle={cpu: _cpuidle((idle or {}).get(cpu, (C1,)), after=after) for cpu in everyone},
         )
         runs = {item.key: found for item in people if (found := item.runs(schedstat=schedstat)[-1 if after else 0])}
@@ -362,6 +363,7 @@ def _cpustat(
 def _schedstat(
     everyone: list[int],
     switches: PerCpu,
+    ran_s: Mapping[int, float],
     domains: Mapping[int, Iterable[frozenset[int]]],
     *,
     after: bool,
@@ -371,7 +373,7 @@ def _schedstat(
         grown = switches.get(cpu, 0)
         if not (after and grown is None):
             found[cpu] = CpuSched(
-                run_ns=BASE,
+                run_ns=BASE + (round(ran_s.get(cpu, 0.0) * 1e9) if after else 0),
                 wait_ns=0,
                 switches=BASE + ((grown or 0) if after else 0),
                 domains=tuple(domains.get(cpu, ())),

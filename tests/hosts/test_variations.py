@@ -158,6 +158,21 @@ CASES = {
         turned={"THR.FOREIGN": UNKNOWN},
         next_command=f"{RUN} --load",
     ),
+    "hog moved out": Case(
+        make=make.hog_moved_out,
+        cpu1=Status.NOT_ISOLATED,
+        cpu5=Status.ISOLATED,
+        turned={"THR.FOREIGN": FAIL, "THR.USER": FAIL},
+    ),
+    "hog moved in": Case(
+        make=make.hog_moved_in,
+        cpu1=Status.NOT_ISOLATED,
+        cpu5=Status.ISOLATED,
+        turned={"THR.FOREIGN": FAIL, "THR.USER": FAIL},
+    ),
+    "hog visited": Case(
+        make=make.hog_visited, cpu1=Status.NOT_ISOLATED, cpu5=Status.ISOLATED, turned={"THR.FOREIGN": FAIL}
+    ),
 }
 
 
@@ -199,6 +214,9 @@ def test_two_owners_are_said_to_be_two(tmp_path: Path) -> None:
     assert (owners.outcome, owners.observed) == (WARN, 2)
     assert "chronyd (/system.slice/chrony.service)" in owners.detail
     assert "--workload" in owners.detail
+    description = judged(make.pinned_thread(), tmp_path).own.description
+    assert description.startswith("2 unrelated owners: chronyd (1500), ")
+    assert description.endswith("; name yours with --workload")
 
 
 def test_the_occupier_is_suspected(tmp_path: Path) -> None:

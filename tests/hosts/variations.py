@@ -224,3 +224,40 @@ def own_ended() -> Recorded:
             busy_ticks={**WITH.busy_ticks, 1: 199},
         )
     )
+
+
+def _nobodys(*more: Thread, busy_s: float, unseen: int = 0) -> Machine:
+    """Nobody's CPUs; on CPU 1 a hog ran a while, and migration/1 pushed it away or brought it."""
+    others = tuple(thread for thread in WITH.threads if thread.kernel or not thread.allowed <= WITH.audited)
+    threads = tuple(
+        replace(thread, on={1: 1}, run_us=20) if thread.name == "migration/1" else thread for thread in others
+    )
+    idle = {name: (text, {**counts, 1: 0, 5: 0}) for name, (text, counts) in WITH.arch_rows.items()}
+    return replace(
+        WITH,
+        threads=(*threads, *more),
+        arch_rows=idle,
+        busy_ticks={**WITH.busy_ticks, 1: round(busy_s * 100), 5: 0},
+        unseen_switches={1: unseen} if unseen else {},
+    )
+
+
+HOG = Thread(
+    pid=1700, tid=1700, name="hog", allowed=frozenset({1}), run_us=WINDOW_US - 50_000, state="R", cgroup="/user"
+)
+
+
+def hog_moved_out() -> Recorded:
+    """A hog confined to CPU 1 was moved to CPU 0 after 18 s."""
+    return record(_nobodys(replace(HOG, on={0: 60}, allowed_after=frozenset({0})), busy_s=18))
+
+
+def hog_moved_in() -> Recorded:
+    """A hog on CPU 0 was moved to CPU 1 for the last 9 s."""
+    hog = replace(HOG, on={0: 60, 1: 1}, allowed=frozenset({0}), allowed_after=frozenset({1}))
+    return record(_nobodys(hog, busy_s=9))
+
+
+def hog_visited() -> Recorded:
+    """A hog was moved to CPU 1, and away again or killed there after 3 s: neither end knows of it."""
+    return record(_nobodys(busy_s=3, unseen=1))

@@ -92,9 +92,17 @@ def test_the_soft_lockup_watchdog_is_no_foreigner_up_to_its_rate() -> None:
     found = only(context(switches={1: 3}, threads=[watchdog]), "THR.FOREIGN")
     assert found.outcome is Outcome.PASS
     assert found.detail == "3 switches, 0 own, 3 foreign, 3 of them the soft-lockup watchdog"
-    assert foreign(switches={1: 5}, threads=[replace(watchdog, switches=5)]) == (Outcome.WARN, 0.1)
+    assert foreign(switches={1: 5}, threads=[replace(watchdog, switches=5)]) == (Outcome.WARN, 0.2)
     user = replace(watchdog, kernel=False, on=cpus(0, 1))
     assert foreign(switches={1: 3}, threads=[user]) == (Outcome.WARN, 0.3)
+
+
+def test_where_a_thread_came_or_left_no_switch_is_the_watchdogs() -> None:
+    watchdog = Thread(tid=20, name="migration/1", kernel=True, switches=1)
+    mover = Thread(tid=30, name="mover", on=cpus(0), on_before=cpus(0, 1), switches=5)
+    assert foreign(switches={1: 1}, threads=[watchdog]) == (Outcome.PASS, 0)
+    assert foreign(switches={1: 1}, threads=[watchdog, mover]) == (Outcome.WARN, 0.1)
+    assert foreign(switches={1: 1}, threads=[watchdog, replace(mover, on_before=cpus(0, 5))]) == (Outcome.PASS, 0)
 
 
 def test_without_proof_of_isolation_and_without_load_silence_proves_nothing() -> None:
@@ -234,6 +242,24 @@ def test_none_ran_here_is_known_only_where_all_are_seen() -> None:
         hidden = only(context(complete=False), rule)
         assert (hidden.outcome, "hidepid" in hidden.detail) == (Outcome.UNKNOWN, True)
         assert outcomes(edit(context(), "after.census", gone("proc")), rule) == [Outcome.UNKNOWN]
+
+
+@pytest.mark.parametrize("rule", ["THR.USER", "THR.KBOUND", "THR.KUNBOUND"])
+def test_without_either_census_none_is_unknown(rule: str) -> None:
+    blind = only(edit(context(), "before.census", gone("proc")), rule)
+    assert blind.outcome is Outcome.UNKNOWN
+    assert blind.detail == "who was there is not known at both ends: /proc: missing for this test"
+    ctx = context()
+    hidden = replace(ctx.observation.before.census, unread=1)  # type: ignore[type-var]
+    assert outcomes(edit(ctx, "before.census", hidden), rule) == [Outcome.UNKNOWN]
+
+
+def test_switches_that_no_thread_accounts_for_are_not_nobody() -> None:
+    left = only(context(switches={1: 39}), "THR.USER")
+    assert (left.outcome, left.detail) == (Outcome.UNKNOWN, "none was seen here; 39 switches remain unnamed")
+    assert outcomes(context(switches={1: 39}), "THR.KBOUND") == [Outcome.PASS]
+    named = context(switches={1: 3}, threads=[replace(KWORKER, switches=3)])
+    assert only(named, "THR.USER").detail == "none ran here"
 
 
 def test_what_an_exact_and_a_sampled_finding_say() -> None:
