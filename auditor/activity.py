@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from auditor.context import Context
 from auditor.model import Activity, Counter, CpuActivity, IdleUse, Switches, ThreadSeen
@@ -13,6 +13,8 @@ from probes.host import ProbeError
 from probes.interrupts import InterruptKind
 
 MAX_THREADS = 40
+MAX_OTHERS = 10
+"""Rows of a control CPU that no audited one shares, most events first: a machine has thousands."""
 ALWAYS = (
     InterruptKind.TICK,
     InterruptKind.RESCHEDULE,
@@ -24,19 +26,21 @@ ALWAYS = (
 
 
 def activity(ctx: Context) -> Activity:
-    """Audited CPUs with their threads, control CPUs for comparison."""
+    """Audited CPUs with their threads, control CPUs for comparison: of their interrupts only what is compared."""
+    audited = {cpu: _of_cpu(ctx, cpu, tuple(_interrupts(ctx, cpu)), _threads(ctx, cpu)) for cpu in ctx.audited}
+    shared = {(row.label, row.name) for seen in audited.values() for row in seen.interrupts}
     return Activity(
-        cpus={cpu: _of_cpu(ctx, cpu, _threads(ctx, cpu)) for cpu in ctx.audited},
-        control={cpu: _of_cpu(ctx, cpu, ()) for cpu in sorted(ctx.targets.control)},
+        cpus=audited,
+        control={cpu: _of_cpu(ctx, cpu, _compared(ctx, cpu, shared), ()) for cpu in sorted(ctx.targets.control)},
     )
 
 
-def _of_cpu(ctx: Context, cpu: int, threads: tuple[ThreadSeen, ...]) -> CpuActivity:
+def _of_cpu(ctx: Context, cpu: int, interrupts: tuple[Counter, ...], threads: tuple[ThreadSeen, ...]) -> CpuActivity:
     busy = ctx.busy(cpu)
     return CpuActivity(
         busy=None if busy is None else busy.busy,
         regime=ctx.regime(cpu),
-        interrupts=tuple(_interrupts(ctx, cpu)),
+        interrupts=interrupts,
         softirqs=tuple(_softirqs(ctx, cpu)),
         cpuidle=_cpuidle(ctx, cpu),
         switches=_switches(ctx, cpu),
@@ -50,6 +54,14 @@ def _interrupts(ctx: Context, cpu: int) -> Iterable[Counter]:
         count = row.counts.get(cpu)
         if count != 0 or row.kind in ALWAYS:
             yield _counter(ctx, row.label, row.name, count)
+
+
+def _compared(ctx: Context, cpu: int, shared: Collection[tuple[str, str]]) -> tuple[Counter, ...]:
+    """Rows that an audited CPU has too, and the busiest others, in the order of the file."""
+    rows = list(_interrupts(ctx, cpu))
+    others = [row for row in rows if (row.label, row.name) not in shared]
+    busiest = {id(row) for row in sorted(others, key=lambda row: -(row.count or 0))[:MAX_OTHERS]}
+    return tuple(row for row in rows if (row.label, row.name) in shared or id(row) in busiest)
 
 
 def _softirqs(ctx: Context, cpu: int) -> Iterable[Counter]:

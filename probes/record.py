@@ -9,11 +9,11 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from probes.host import DictHost, Host, ProbeError, SourceState, decode, visible
+from probes.host import MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
 from probes.recorded_files import MAX_FILES, MAX_TOTAL_BYTES, META, recorded_files
 from probes.recorded_files import RecordingError as RecordingError
 
@@ -22,6 +22,8 @@ BUNDLE = "bundle.txt"
 MAX_BUNDLE_CHARS = 32 << 20
 """What is written into one bundle; the files of more threads than that lie beside it, each for itself."""
 MAX_BUNDLE_LINES = 2_000_000
+MAX_BUNDLED = 2_000_000
+"""Files in all bundles: those of a minute of a machine of 30000 threads. Each costs little, as most repeat."""
 MAX_META_BYTES = 32 << 20
 MAX_PATH = 1024
 MAX_DEPTH = 32
@@ -163,12 +165,64 @@ def _bundled(path: str, text: str) -> bool:
     return of_process and text.endswith("\n") and ":" not in path and "\n" not in path
 
 
+@dataclass(kw_only=True, slots=True)
+class _Size:
+    """How much a recording holds: files that lie for themselves, files in bundles, bytes."""
+
+    files: int = 0
+    bundled: int = 0
+    total_bytes: int = 0
+
+    def excess(self) -> str | None:
+        """The bound that is passed, None where none is."""
+        if self.files > MAX_FILES or self.total_bytes > MAX_TOTAL_BYTES:
+            return f"more than {MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB"
+        return f"more than {MAX_BUNDLED} files in bundles" if self.bundled > MAX_BUNDLED else None
+
+
+def check_bounds(files: Iterable[tuple[str, bytes]]) -> None:
+    """What is about to be written must be what ``load_recording`` accepts: raises RecordingError.
+
+    ``files`` are all of the recording, ``recording.json`` too, by their names below its directory.
+    """
+    size = _Size()
+    for name, data in files:
+        if len(data) > (MAX_META_BYTES if name == META else MAX_BYTES):
+            raise RecordingError(f"{name} would be too large to be read again: shorten --window")
+        if PurePosixPath(name).name == BUNDLE:
+            size.bundled += len({line.partition(b":")[0] for line in data.split(b"\n") if line})
+        else:
+            size.files += 1
+        size.total_bytes += len(data)
+        if excess := size.excess():
+            raise RecordingError(f"the recording would hold {excess}: shorten --window")
+
+
+@dataclass(kw_only=True, slots=True)
+class _Known:
+    """Paths and texts of bundles, each kept once: a sleeping thread is the same in every sample."""
+
+    paths: dict[str, str | None] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def path(self, name: str) -> str | None:
+        """The host's path of a line in a bundle, None where it is none."""
+        if name not in self.paths:
+            placed = _place(f"t0/{name.lstrip('/')}")
+            self.paths[name] = placed[1] if placed else None
+        return self.paths[name]
+
+    def text(self, text: str) -> str:
+        """The same text, in the copy that is kept."""
+        return self.texts.setdefault(text, text)
+
+
 def load_recording(path: str) -> Recording:
     """Raises RecordingError for what is no recording, leaves its directory, or is larger than its bounds."""
     trees: dict[str, Tree] = {}
+    known, size = _Known(), _Size()
     meta: Mapping[str, object] = {}
     seen: set[str] = set()
-    total = files = 0
     for name, data in recorded_files(path):
         if name in seen:
             raise RecordingError(f"{path}: {name!r} is there twice")
@@ -177,11 +231,16 @@ def load_recording(path: str) -> Recording:
             meta = _parse_meta(path, data)
             continue
         text = decode(data)
-        total += max(len(data), len(text))  # bytes that are no UTF-8 come as four characters each
+        size.total_bytes += max(len(data), len(text))  # bytes that are no UTF-8 come as four characters each
         if placed := _place(name):
-            files += _add(trees.setdefault(placed[0], Tree()), placed[1], text, f"{path}: {name!r}")
-        if total > MAX_TOTAL_BYTES or files > MAX_FILES:
-            raise RecordingError(f"{path}: more than {MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB")
+            tree = trees.setdefault(placed[0], Tree())
+            if placed[1] == BUNDLE:
+                size.bundled += _unbundle(tree, text, known, f"{path}: {name!r}")
+            else:
+                tree.files[placed[1]] = text
+                size.files += 1
+        if excess := size.excess():
+            raise RecordingError(f"{path}: {excess}")
     if "t0" not in trees or "t1" not in trees:
         raise RecordingError(f"{path}: no trees t0 and t1: not a recording")
     _apply_meta(trees, meta)
@@ -202,11 +261,8 @@ def _is_phase(name: str) -> bool:
     return name in ("t0", "t1") or (folder == "samples" and _SAMPLE.fullmatch(number) is not None)
 
 
-def _add(tree: Tree, path: str, text: str, where: str) -> int:
-    """A file, or the many of a bundle; one that is there both ways is what lies there for itself. Returns how many."""
-    if path != BUNDLE:
-        tree.files[path] = text
-        return 1
+def _unbundle(tree: Tree, text: str, known: _Known, where: str) -> int:
+    """The files of a bundle; one that is there both ways is what lies there for itself. Returns how many."""
     lines: dict[str, list[str]] = {}
     for count, line in enumerate(io.StringIO(text, newline="\n")):
         if count >= MAX_BUNDLE_LINES:
@@ -215,8 +271,8 @@ def _add(tree: Tree, path: str, text: str, where: str) -> int:
         if colon:
             lines.setdefault(name, []).append(content if content.endswith("\n") else content + "\n")
     for name, contents in lines.items():
-        if placed := _place(f"t0/{name.lstrip('/')}"):
-            tree.files.setdefault(placed[1], "".join(contents))
+        if path := known.path(name):
+            tree.files.setdefault(path, known.text("".join(contents)))
     return len(lines)
 
 

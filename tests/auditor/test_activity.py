@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from auditor.activity import MAX_THREADS, activity
+from auditor.activity import MAX_OTHERS, MAX_THREADS, activity
 from auditor.model import Counter, IdleUse, Regime, Switches
 from auditor.own import OwnRule
 from tests.auditor.build import C1, Thread, context, cpus, edit, gone
@@ -32,6 +32,20 @@ def test_counters_of_one_cpu() -> None:
     assert found.interrupts[6].per_second is None
     assert {row.label: row.count for row in found.softirqs}["RCU"] == 5
     assert found.cpuidle[1] == IdleUse(name="C6", latency_us=133, entries=7, time_us=900, disabled=True)
+
+
+def test_of_a_control_cpu_only_what_is_compared_and_its_busiest_rows_are_kept() -> None:
+    """A machine of a thousand CPUs has thousands of queues, each on its own CPU."""
+    queues = {f"{number} queue{number}": {0: number} for number in range(100, 200)}
+    both: dict[str, dict[int, int | None]] = {"30 eth0": {0: 1, 1: 20}, "31 eth1": {0: None, 1: 5}}
+    found = activity(context(rows={"LOC": {0: 3}, **queues, **both}))
+    assert [row.label for row in found.control[0].interrupts] == [
+        *("LOC", "RES", "CAL", "TLB", "IWI"),
+        *(str(number) for number in range(200 - MAX_OTHERS, 200)),
+        *("30", "31"),
+    ]
+    assert [(row.label, row.count) for row in found.control[0].interrupts[-2:]] == [("30", 1), ("31", None)]
+    assert [row.label for row in found.cpus[1].interrupts] == ["LOC", "RES", "CAL", "TLB", "IWI", "30", "31"]
 
 
 def test_what_could_not_be_read_is_empty_or_none() -> None:

@@ -23,6 +23,7 @@ from probes.record import (
     Recording,
     RecordingError,
     Tree,
+    check_bounds,
     describe_files,
     describe_links,
     entries,
@@ -403,6 +404,7 @@ def test_names_too_long_or_too_deep_are_left_out(tmp_path: Path) -> None:
     [
         (recorded_files, "MAX_FILES", 1, "more than 1 files"),
         (record, "MAX_FILES", 1, "more than 1 files"),
+        (record, "MAX_BUNDLED", 2, "more than 2 files in bundles"),
         (record, "MAX_TOTAL_BYTES", 10, "more than 500000 files or 0 MiB"),
         (recorded_files, "MAX_BYTES", 4, "larger than 0 MiB"),
         (record, "MAX_BUNDLE_LINES", 2, "more than 2 lines"),
@@ -420,6 +422,44 @@ def test_bounds(
     assert reason in refusal(packed)
     if (module, limit) != (recorded_files, "MAX_FILES"):
         assert reason in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "reason"),
+    [
+        ("MAX_FILES", 1, "the recording would hold more than 1 files or 1024 MiB"),
+        ("MAX_TOTAL_BYTES", 10, "the recording would hold more than 500000 files or 0 MiB"),
+        ("MAX_BUNDLED", 2, "the recording would hold more than 2 files in bundles"),
+        ("MAX_META_BYTES", 9, "recording.json would be too large to be read again"),
+        ("MAX_BYTES", 4, "t0/bundle.txt would be too large to be read again"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int, reason: str
+) -> None:
+    files = {"recording.json": json.dumps(META).encode(), **MINIMAL, "t0/bundle.txt": b"a:1\na:2\nb:2\nc:3\n"}
+    check_bounds(files.items())
+    monkeypatch.setattr(record, limit, value)
+    with pytest.raises(RecordingError) as caught:
+        check_bounds(files.items())
+    assert str(caught.value) == f"{reason}: shorten --window"
+
+
+def test_thousands_of_sleeping_threads_in_every_sample_are_read_again(tmp_path: Path) -> None:
+    """Each is a line of a bundle, and is kept once however often it is there."""
+    threads = {f"proc/{pid}/task/{pid}/schedstat": f"{pid} 0 7\n" for pid in range(1000, 3000)}
+    recorder = Recorder(DictHost(threads))
+    for phase in ("t0", *(f"samples/{number:04d}" for number in range(1, 20)), "t1"):
+        recorder.phase(phase)
+        for path in threads:
+            recorder.read(path)
+    files = files_of(recorder)
+    check_bounds(files)
+    assert len(files) == 22
+    trees = load_recording(write_tar(tmp_path / "r.tar.gz", files)).trees
+    assert all(tree.files == threads for tree in trees.values())
+    for path in threads:
+        assert trees["t0"].files[path] is trees["samples/0019"].files[path]
 
 
 def test_directories_are_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
