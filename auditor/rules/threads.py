@@ -98,8 +98,9 @@ def _nobody(ctx: Context, rule: Rule, cpu: int) -> Finding:
         hidden = "not all threads of the host are visible from here (PID namespace or hidepid)"
         return rule.finding(Outcome.UNKNOWN, [cpu], detail=hidden)
     balance = balance_of(ctx, cpu)
-    unnamed = unnamed_switches(ctx, balance) if balance is not None and rule.id == "THR.USER" else 0
-    if unnamed:
+    if rule.id == "THR.USER" and balance is None:
+        return rule.finding(Outcome.UNKNOWN, [cpu], detail="none was seen here; samples alone miss most short runs")
+    if rule.id == "THR.USER" and balance is not None and (unnamed := unnamed_switches(ctx, balance)):
         left = f"none was seen here; {unnamed} switches remain unnamed"
         return rule.finding(Outcome.UNKNOWN, [cpu], detail=left)
     return rule.finding(Outcome.PASS, [cpu], observed=0, unit="threads", detail="none ran here")

@@ -260,6 +260,9 @@ def test_switches_that_no_thread_accounts_for_are_not_nobody() -> None:
     assert outcomes(context(switches={1: 39}), "THR.KBOUND") == [Outcome.PASS]
     named = context(switches={1: 3}, threads=[replace(KWORKER, switches=3)])
     assert only(named, "THR.USER").detail == "none ran here"
+    blind = only(edit(context(), "after.counters.schedstat", gone()), "THR.USER")
+    assert blind.outcome is Outcome.UNKNOWN
+    assert blind.detail == "none was seen here; samples alone miss most short runs"
 
 
 def test_what_an_exact_and_a_sampled_finding_say() -> None:
