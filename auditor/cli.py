@@ -162,11 +162,11 @@ def record(
     force: Force = False,
 ) -> None:
     """Capture now, judge later: `run --from` gives the same verdict on any machine."""
-    from auditor.output import tar_gz, write_file, write_tree
+    from auditor.output import OutputError, tar_gz, write_file, write_tree
     from auditor.recordings import recording_entries
     from auditor.session import Options
     from probes.host import TreeHost
-    from probes.record import Recorder
+    from probes.record import Recorder, RecordingError, check_bounds
 
     name = check_recording(output)
     options = Options(
@@ -180,7 +180,11 @@ def record(
     )
     recorder = Recorder(TreeHost(root))
     measured = _measured(options, recorder)
-    files = recording_entries(measured, recorder)
+    files = list(recording_entries(measured, recorder))
+    try:
+        check_bounds(files)
+    except RecordingError as error:
+        raise OutputError(f"-o {output}: {error}") from None
     if name is None:
         write_tree(output, files)
     else:

@@ -214,6 +214,7 @@ def own_rule(options: Options, targets: Targets, running: list[Running]) -> OwnR
         workload=options.workload,
         work_pids=frozenset(child.pid for child in work),
         work_timer_hz=max(timers) if timers else None,
+        tool_pid=os.getpid(),
     )
 
 

@@ -132,6 +132,7 @@ def routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, Irq
     found: dict[int, tuple[int, str, IrqAffinity]] = {}
     unread: list[ProbeError] = []
     names, always_there = active_irqs(ctx)
+    fired = _fired(ctx)
     for config in (ctx.observation.before.config, ctx.observation.after.config):
         if isinstance(config.affinity, ProbeError):
             unread.append(config.affinity)
@@ -140,11 +141,30 @@ def routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, Irq
             affinity = config.affinity.irqs.get(irq) or (_not_there(irq) if irq in always_there else None)
             if isinstance(affinity, ProbeError):
                 unread.append(affinity)
-            elif affinity and cpu in _fires_on(affinity, actions, config.affinity.modes_tell, managed=managed):
+            elif (
+                affinity
+                and (affinity.effective or irq in fired)
+                and cpu in _fires_on(affinity, actions, config.affinity.modes_tell, managed=managed)
+            ):
                 found[irq] = (irq, actions, affinity)
     if unread and not found:
         raise unread[0]
     return [found[irq] for irq in sorted(found)]
+
+
+def _fired(ctx: Context) -> frozenset[int]:
+    """Interrupts that fired since boot, or whose chip tells where they would: the rest can't be said to be active.
+
+    A GPIO line that never fired has an empty effective list and the default mask; it is no open door yet.
+    """
+    fired: set[int] = set()
+    for counters, config in zip(_ends(ctx), (ctx.observation.before.config, ctx.observation.after.config), strict=True):
+        if not isinstance(counters.interrupts, ProbeError):
+            fired |= {row.irq for row in counters.interrupts.rows if row.irq is not None and any(row.counts.values())}
+        if not isinstance(config.affinity, ProbeError):
+            known = [item for item in config.affinity.irqs.values() if not isinstance(item, ProbeError)]
+            fired |= {item.irq for item in known if item.effective is None}
+    return frozenset(fired)
 
 
 def _not_there(irq: int) -> ProbeError:

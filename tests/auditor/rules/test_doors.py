@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from auditor.context import Context
 from auditor.model import Evidence, FixKind, Outcome
 from auditor.rules.doors import balanced_inside, fires_on, irq_door
 from probes.host import ProbeError, SourceState
+from probes.interrupts import Interrupts
 from probes.irq_affinity import IrqAffinities, IrqAffinity
 from probes.isolation import Partition
 from probes.schedstat import CpuSched, SchedStat
@@ -183,6 +185,17 @@ def test_a_wide_mask_with_the_chip_elsewhere_is_closed() -> None:
 def test_a_move_that_is_pending_still_lets_the_next_event_in() -> None:
     ctx = context(rows=NIC, affinity={30: irq(30, cpus(0), cpus(1))})
     assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.FAIL]
+
+
+def test_such_a_chip_whose_line_never_fired_is_no_open_door() -> None:
+    """A GPIO line in use keeps the default mask; nothing says that anything would come."""
+    ctx = context(rows=NIC, affinity={30: irq(30, cpus(0, 1), cpus())})
+    for end in ("before", "after"):
+        counters = getattr(ctx.observation, end).counters
+        assert isinstance(counters.interrupts, Interrupts)
+        rows = tuple(replace(row, counts=dict.fromkeys(row.counts, 0)) for row in counters.interrupts.rows)
+        ctx = edit(ctx, f"{end}.counters.interrupts", replace(counters.interrupts, rows=rows))
+    assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.PASS]
 
 
 def test_where_the_kernel_does_not_say_what_is_in_force_the_request_counts() -> None:
