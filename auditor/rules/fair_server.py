@@ -25,8 +25,9 @@ def triples(ctx: Context, cpu: int) -> int:
 
 
 def _triples(ctx: Context, cpu: int) -> int | None:
-    """The signature fits on 6.12 or later when the three counts agree within two or a fifth; None: can't be told.
+    """The signature fits on 6.12 or later when RES and CAL agree within two or a fifth; None: can't be told.
 
+    The tick may have up to as many again (booted: LOC 15, RES 10, CAL 10 in 12 s); TICK.LOC judges what is left of it.
     Each foreign switch may have come with a triple of its own, so as many are left to it.
     """
     if not ctx.since(6, 12):
@@ -37,8 +38,10 @@ def _triples(ctx: Context, cpu: int) -> int | None:
         return None
     if min(known) <= foreign:
         return 0
-    alike = max(known) - min(known) <= max(2, min(known) // 5)
-    return min(known) - foreign if alike and min(known) / ctx.window_s <= MAX_PER_S else 0
+    ticks, reschedules, calls = known
+    fewer, more = sorted((reschedules, calls))
+    alike = more - fewer <= max(2, fewer // 5) and fewer - 2 <= ticks <= 2 * fewer
+    return min(known) - foreign if alike and fewer / ctx.window_s <= MAX_PER_S else 0
 
 
 def _foreign(ctx: Context, cpu: int) -> int | None:
