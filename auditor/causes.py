@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from auditor.model import Axis, Cause, Finding, Outcome
@@ -19,7 +20,8 @@ def rank(findings: Iterable[Finding]) -> tuple[Cause, ...]:
     for finding in findings:
         if finding.origin and finding.outcome in BAD and finding.axis is Axis.ISOLATION:
             groups.setdefault(finding.origin, []).append(finding)
-    total = sum(finding.cost_us_per_s for members in groups.values() for finding in members)
+    # fsum: plain sum() rounds otherwise from Python 3.12 on, and a report must read the same everywhere.
+    total = math.fsum(finding.cost_us_per_s for members in groups.values() for finding in members)
     causes = [(_severity(members), _cause(members, total)) for members in groups.values()]
     return tuple(cause for _, cause in sorted(causes, key=lambda item: (-(item[1].share or 0), item[0], item[1].title)))
 
@@ -29,10 +31,10 @@ def _severity(members: Sequence[Finding]) -> int:
 
 
 def _cause(members: list[Finding], total: float) -> Cause:
-    taken = sum(finding.cost_us_per_s for finding in members)
+    taken = math.fsum(finding.cost_us_per_s for finding in members)
     # The interrupt before the thread that handles it, then what failed, then what takes most.
     worst = sorted(members, key=lambda f: (f.rule == "THR.KBOUND", BAD.index(f.outcome), -f.cost_us_per_s))
-    per_second = sum(finding.per_second for finding in members)
+    per_second = math.fsum(finding.per_second for finding in members)
     return Cause(
         title=_title(worst),
         rules=tuple(dict.fromkeys(finding.rule for finding in worst)),

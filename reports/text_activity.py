@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from auditor.model import Audit, Counter, CpuActivity, ThreadSeen
@@ -50,7 +51,7 @@ def activity_lines(audit: Audit, cpus: Sequence[int]) -> list[str]:
 def _mean(values: Sequence[float | None]) -> float | None:
     """The mean of what is known; None where nothing is."""
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    return math.fsum(known) / len(known) if known else None
 
 
 def _rows(here: Sequence[CpuActivity]) -> Iterator[tuple[str, Value]]:

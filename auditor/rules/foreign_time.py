@@ -6,6 +6,7 @@ what lay before the window. /proc/stat has a grain of a tick and holds interrupt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 from auditor.context import Context
@@ -40,7 +41,7 @@ def others_s(ctx: Context, balance: Balance, suspects: Collection[Runner]) -> fl
 
 def ran_s(runners: Collection[Runner]) -> float:
     """Run time of these threads, wherever they ran."""
-    return sum((runner.growth.run_ns or 0) / 1e9 for runner in runners)
+    return math.fsum((runner.growth.run_ns or 0) / 1e9 for runner in runners)
 
 
 def _left_s(ctx: Context, counted_s: float, busy_s: float | None, slack_s: float, *, exact: bool) -> float:
@@ -84,4 +85,4 @@ def _busy_s(ctx: Context, balance: Balance) -> float | None:
         max(0, after.cpus[cpu].irq - before.cpus[cpu].irq) + max(0, after.cpus[cpu].softirq - before.cpus[cpu].softirq)
         for cpu in balance.cpus
     )
-    return sum(item.busy for item in busy if item is not None) * ctx.window_s - interrupts / 100
+    return math.fsum(item.busy for item in busy if item is not None) * ctx.window_s - interrupts / 100

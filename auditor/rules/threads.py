@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def _named(name: str, exact: bool, moved: bool, members: list[Runner], cpu: int,
         runners=members,
         exact=exact,
         switches=(grown if most is None else min(grown, most)) if exact else 0,
-        run_ms=sum((runner.growth.run_ns or 0) / 1e6 for runner in members) if exact or moved else 0.0,
+        run_ms=math.fsum((runner.growth.run_ns or 0) / 1e6 for runner in members) if exact or moved else 0.0,
         sightings=sum(runner.sightings.get(cpu, 0) for runner in members),
         moved=moved,
     )
