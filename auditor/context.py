@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from auditor.model import Regime
 from auditor.own import OwnRule
 from auditor.policy import Policy
+from auditor.requested import interpret
 from auditor.switches import Balance, Runner, balances, runners
 from auditor.targets import Targets
 from auditor.window import Observation
 from probes.delta import BusyDelta, Delta, RowDelta, diff
 from probes.host import ProbeError
 from probes.interrupts import InterruptKind
+from probes.isolation_params import Requested
 from probes.kernel_version import KernelVersion, parse_kernel_version
 from probes.snapshot import Census
 from probes.threads import ThreadKey
@@ -38,6 +40,8 @@ class Context:
     balances: tuple[Balance, ...] | ProbeError
     version: KernelVersion | None
     """None where the release can't be read or parsed."""
+    requested: Requested | ProbeError
+    """What the command line asks of this kernel."""
 
     @property
     def audited(self) -> list[int]:
@@ -137,6 +141,7 @@ def prepare(
     delta = diff(observation.before.counters, observation.after.counters, targets.counted, ticks_per_s=ticks_per_s)
     own = own_threads(observation, own_rule)
     everyone = runners(observation)
+    version = _version(observation.facts.kernel.release)
     return Context(
         observation=observation,
         targets=targets,
@@ -146,7 +151,8 @@ def prepare(
         delta=delta,
         runners=everyone,
         balances=_balances(observation, delta, targets, everyone, own, visible=own_visible(observation, own_rule)),
-        version=_version(observation.facts.kernel.release),
+        version=version,
+        requested=interpret(observation.facts, observation.after.config, version),
     )
 
 
