@@ -15,11 +15,25 @@ AUDITED = "1,3"
 TSC = "tsc=reliable"
 ISOLATED = f"isolcpus=domain,managed_irq,{AUDITED} nohz_full={AUDITED} rcu_nocbs={AUDITED} irqaffinity=0,2 {TSC}"
 """The whole boot line for the audited CPUs of four."""
-# A daemon of the host, pinned nowhere: awake a hundred times a second, and a little work each time.
-DAEMON = f"{PYTHON} -S -c 'import time\nwhile True: time.sleep(0.01); sum(range(2000))' &"
 
 
-def audit(name: str, *options: str, cpus: str = AUDITED, window: str = "10s", load: bool = True) -> str:
+def in_background(program: str, cpus: str = "") -> str:
+    """The line that leaves a small Python program running, pinned or not; its PID is in $!."""
+    pin = f"taskset -c {cpus} " if cpus else ""
+    return f"{pin}{PYTHON} -S -c '{program}' &"
+
+
+# A daemon of the host: awake a hundred times a second, and a little work each time.
+DAEMON = "import time\nwhile True: time.sleep(0.01); sum(range(2000))"
+# A log that is synced: it keeps the disk's interrupts flowing.
+WRITER = """import os, time
+log = os.open("/scratch/log", os.O_CREAT | os.O_WRONLY)
+while True: os.pwrite(log, b"x" * 4096, 0); os.fsync(log); time.sleep(0.02)"""
+NOISE = "\n".join([in_background(DAEMON), in_background(DAEMON), in_background(WRITER)])
+"""What a host does by itself, pinned nowhere. Lighter than --load, so that two guests can run side by side."""
+
+
+def audit(name: str, *options: str, cpus: str = AUDITED, window: str = "10s", load: bool = False) -> str:
     """The line that runs the command; NAME.json, NAME.txt, NAME.err and NAME.code are left in $OUT."""
     words = [PYTHON, "-m", "auditor", "run", "--cpus", cpus, "--window", window, *(["--load"] * load), *options]
     files = f"-o $OUT/{name}.json >$OUT/{name}.txt 2>$OUT/{name}.err"

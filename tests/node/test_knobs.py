@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.node.audits import AUDITED, DAEMON, TSC, audit, judged
+from tests.node.audits import AUDITED, NOISE, TSC, audit, judged
 from tests.node.fleet import Scenario
 from tests.node.node import NodeResult
 
@@ -45,6 +45,6 @@ def scenario(kernel: str, variant: str) -> Scenario:
         name=f"{variant}-{kernel}",
         kernel=kernel,
         append=VARIANTS[variant],
-        script="\n".join([DAEMON, DAEMON, *audits]),
+        script="\n".join([NOISE, *audits]),
     )
 SCENARIOS = [scenario(kernel, variant) for kernel in KERNELS for variant in VARIANTS]
