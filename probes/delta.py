@@ -71,10 +71,14 @@ class BusyDelta:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedDelta:
-    """Growth of one CPU's schedstat: switches to a thread, nanoseconds that threads ran (counted when they leave)."""
+    """Growth of one CPU's schedstat: switches to a thread, nanoseconds that threads ran (counted when they leave).
+
+    ``wait_ns`` is what the threads that got the CPU had waited for it before.
+    """
 
     switches: int
     run_ns: int
+    wait_ns: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,9 +257,11 @@ def _diff_sched(
         if start is None or end is None:
             continue
         switches = counter_delta(start.switches, end.switches)  # unsigned long: 32 bits on 32-bit kernels
-        if switches is None or end.run_ns < start.run_ns:
+        if switches is None or end.run_ns < start.run_ns or end.wait_ns < start.wait_ns:
             return ProbeError(SCHEDSTAT, ANOTHER_BOOT)
-        found[cpu] = SchedDelta(switches=switches, run_ns=end.run_ns - start.run_ns)
+        found[cpu] = SchedDelta(
+            switches=switches, run_ns=end.run_ns - start.run_ns, wait_ns=end.wait_ns - start.wait_ns
+        )
     return found
 
 

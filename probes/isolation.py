@@ -28,6 +28,9 @@ class Partition:
     state: str
     """isolated, root, ``isolated invalid (reason)`` …: only an exact ``isolated`` counts."""
     cpus: frozenset[int]
+    """Those that it has: cpuset.cpus.effective."""
+    asked: frozenset[int] | ProbeError = frozenset()
+    """Those that it was given: cpuset.cpus.exclusive (since 6.7) where it is set, else cpuset.cpus."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +122,19 @@ def _state(host: Host, path: str) -> str:
 
 def _partition(host: Host, path: str, state: str) -> Partition:
     cpus = _cpuset(host, f"{path}/cpuset.cpus.effective")
-    return Partition(path=visible(path), state=state, cpus=frozenset() if isinstance(cpus, ProbeError) else cpus)
+    return Partition(
+        path=visible(path),
+        state=state,
+        cpus=frozenset() if isinstance(cpus, ProbeError) else cpus,
+        asked=_asked(host, path),
+    )
+
+
+def _asked(host: Host, path: str) -> frozenset[int] | ProbeError:
+    exclusive = _cpuset(host, f"{path}/cpuset.cpus.exclusive")
+    if exclusive and not isinstance(exclusive, ProbeError):
+        return exclusive
+    return _cpuset(host, f"{path}/cpuset.cpus")
 
 
 def _cgroups(host: Host, path: str) -> list[str]:

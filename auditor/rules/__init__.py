@@ -9,7 +9,9 @@ from auditor.rules.fair_server import FAIRSRV
 from auditor.rules.foreign import THR_FOREIGN
 from auditor.rules.ipi import IPI_RULES
 from auditor.rules.irq import CFG_IRQAFF, CFG_MIRQ, IRQ_DEVICE, IRQ_MANAGED
+from auditor.rules.multi import THR_MULTI
 from auditor.rules.other import IRQ_OTHER
+from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.softirq import SIRQ_RULES
 from auditor.rules.threads import THR_OWNERS, THR_RULES
@@ -30,9 +32,11 @@ RULES: tuple[Rule, ...] = (
     STEAL,
     CST_DEEP,
     *CFG_RULES,
+    CFG_PARTITION,
     CFG_IRQAFF,
     CFG_MIRQ,
     THR_OWNERS,
+    THR_MULTI,
 )
 """An explicit tuple: nothing registers itself by being imported."""
 

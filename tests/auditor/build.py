@@ -146,6 +146,7 @@ def observation(
     softirqs: Mapping[str, PerCpu] | None = None,
     switches: PerCpu | None = None,
     ran_s: Mapping[int, float] | None = None,
+    waited_s: Mapping[int, float] | None = None,
     domains: Mapping[int, Iterable[frozenset[int]]] | None = None,
     busy: Mapping[int, float] | None = None,
     steal: Mapping[int, int] | None = None,
@@ -190,7 +191,7 @@ def observation(
             interrupts=_interrupts(everyone, rows or {}, after=after),
             softirqs=_softirqs(everyone, softirqs or {}, after=after),
             cpustat=_cpustat(everyone, busy or {}, steal, window_s, after=after),
-            schedstat=_schedstat(everyone, switches or {}, ran_s or {}, domains or {}, after=after),
+            schedstat=_schedstat(everyone, switches or {}, ran_s or {}, waited_s or {}, domains or {}, after=after),
             cpuidle={cpu: _cpuidle((idle or {}).get(cpu, (C1,)), after=after) for cpu in everyone},
         )
         runs = {item.key: found for item in people if (found := item.runs(schedstat=schedstat)[-1 if after else 0])}
@@ -364,6 +365,7 @@ def _schedstat(
     everyone: list[int],
     switches: PerCpu,
     ran_s: Mapping[int, float],
+    waited_s: Mapping[int, float],
     domains: Mapping[int, Iterable[frozenset[int]]],
     *,
     after: bool,
@@ -374,7 +376,7 @@ def _schedstat(
         if not (after and grown is None):
             found[cpu] = CpuSched(
                 run_ns=BASE + (round(ran_s.get(cpu, 0.0) * 1e9) if after else 0),
-                wait_ns=0,
+                wait_ns=BASE + (round(waited_s.get(cpu, 0.0) * 1e9) if after else 0),
                 switches=BASE + ((grown or 0) if after else 0),
                 domains=tuple(domains.get(cpu, ())),
             )

@@ -114,7 +114,7 @@ def test_cpus_are_joined_where_one_thread_may_run_on_several(masks: list[set[int
 
 def balanced(total: int, *own: Thread, others: tuple[Thread, ...] = (), visible: bool = True) -> Balance:
     found = balances(
-        {1: SchedDelta(switches=total, run_ns=0)},
+        {1: SchedDelta(switches=total, run_ns=0, wait_ns=0)},
         cpus(1),
         runners(observation(own=own, threads=others)),
         frozenset(thread.key for thread in own),
@@ -154,7 +154,7 @@ def test_the_arithmetic(balance: Balance, own: tuple[int, int | None], foreign: 
 
 def test_without_counters_of_every_cpu_of_a_group_there_is_no_balance() -> None:
     everyone = runners(observation(own=[Thread(switches=1, on=AUDITED)]))
-    sched = {1: SchedDelta(switches=5, run_ns=0)}
+    sched = {1: SchedDelta(switches=5, run_ns=0, wait_ns=0)}
     assert balances(sched, AUDITED, everyone, frozenset({Thread().key}), visible=True) == ()
     apart = balances(sched, AUDITED, (), frozenset(), visible=True)
     assert isinstance(apart, tuple)
@@ -239,7 +239,7 @@ def test_the_truth_lies_in_the_interval(
         for at, cpu in (*thread.events, *thread.next_owner)
         if START < at <= END
     ]
-    sched = {cpu: SchedDelta(switches=sum(c == cpu for _, c, _ in switched), run_ns=0) for cpu in AUDITED}
+    sched = {cpu: SchedDelta(switches=sum(c == cpu for _, c, _ in switched), run_ns=0, wait_ns=0) for cpu in AUDITED}
     found = balances(sched, AUDITED, runners(seen), own, visible=True)
     assert isinstance(found, tuple)
     assert sorted(cpu for balance in found for cpu in balance.cpus) == [1, 5]

@@ -47,4 +47,6 @@ def scenario(kernel: str, variant: str) -> Scenario:
         append=VARIANTS[variant],
         script="\n".join([NOISE, *audits]),
     )
+
+
 SCENARIOS = [scenario(kernel, variant) for kernel in KERNELS for variant in VARIANTS]

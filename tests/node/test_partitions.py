@@ -17,10 +17,10 @@ import json, os
 found = json.load(open(os.environ["OUT"] + "/isolated.json"))["findings"]
 print("\\n".join(line for f in found if f["rule"] == "IRQ.AFFINITY" and f["fix"] for line in f["fix"]["commands"]))
 ' | sed "s/sudo //" >$OUT/steer.sh; sh -e $OUT/steer.sh >$OUT/steered 2>&1; echo $? >$OUT/steer.code"""
-MAKE = """cd /sys/fs/cgroup && mkdir latency && cd latency
-echo 1,3 >cpuset.cpus
-echo {kind} >cpuset.cpus.partition
-cat cpuset.cpus.partition >$OUT/{kind}.state; cd "$OLDPWD" """
+MAKE = """mkdir /sys/fs/cgroup/latency
+echo 1,3 >/sys/fs/cgroup/latency/cpuset.cpus
+echo {kind} >/sys/fs/cgroup/latency/cpuset.cpus.partition
+cat /sys/fs/cgroup/latency/cpuset.cpus.partition >$OUT/{kind}.state"""
 UNMAKE = "echo member >/sys/fs/cgroup/latency/cpuset.cpus.partition; rmdir /sys/fs/cgroup/latency"
 # A partition below an ordinary cgroup is no partition.
 INVALID = """mkdir -p /sys/fs/cgroup/pods/latency

@@ -241,8 +241,12 @@ def sched(run_ns: int, switches: int, cpu: int = 0) -> SchedStat:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (sched(10, 5), sched(30, 9), {0: SchedDelta(switches=4, run_ns=20)}),
-        (sched(10, WRAP - 1), sched(30, 1), {0: SchedDelta(switches=2, run_ns=20)}),  # unsigned long of 32 bits
+        (sched(10, 5), sched(30, 9), {0: SchedDelta(switches=4, run_ns=20, wait_ns=0)}),
+        (
+            sched(10, WRAP - 1),
+            sched(30, 1),
+            {0: SchedDelta(switches=2, run_ns=20, wait_ns=0)},
+        ),  # unsigned long of 32 bits
         (sched(10, 5), sched(10, 5, cpu=1), {}),  # offline at one end
         (sched(10, 5), sched(30, 4), ANOTHER_BOOT),
         (sched(10, 5), sched(9, 6), ANOTHER_BOOT),
