@@ -39,7 +39,7 @@ def _status(ctx: Context, findings: Sequence[Finding], cpu: int) -> tuple[Status
         (Status.NOT_ISOLATED, [f for f in measured if f.outcome is Outcome.FAIL]),
         (Status.EXPOSED, [f for f in findings if f.kind is Kind.DOOR and f.outcome is Outcome.FAIL]),
         (Status.UNKNOWN, undecided),
-        (Status.DISTURBED, [f for f in measured if f.outcome is Outcome.WARN]),
+        (Status.DISTURBED, [f for f in findings if f.kind is not Kind.RISK and f.outcome is Outcome.WARN]),
     )
     return next(((status, found) for status, found in steps if found), (Status.ISOLATED, []))
 

@@ -11,6 +11,7 @@ from auditor.policy import Limit
 from auditor.rules.base import Rule, always, bound, judge, rate, settle, weight
 from auditor.rules.doors import domain_state
 from auditor.rules.foreign_time import GRAIN_S, UNEXPLAINED_S, others_s, ran_s
+from auditor.rules.service import own_timer_runs
 from auditor.switches import Balance, Runner
 from probes.host import ProbeError
 
@@ -90,8 +91,9 @@ def check_foreign(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
     limit = ctx.policy.limits[rule.id]
-    watchdog = _watchdog(ctx, balance)
-    least, most = max(0, balance.foreign_least - watchdog), max(0, balance.foreign_most - watchdog)
+    watchdog, (timers_least, timers_most) = _watchdog(ctx, balance), _own_timers(ctx, balance)
+    least = max(0, balance.foreign_least - watchdog - timers_most)
+    most = max(0, balance.foreign_most - watchdog - timers_least)
     outcome = judge(least, ctx.window_s, limit)
     if outcome is not Outcome.FAIL and _undecided(least, most, ctx.window_s, limit):
         outcome = Outcome.UNKNOWN
@@ -107,7 +109,8 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
         observed=ran_ms if long else rate(least, ctx.window_s),
         limit=ctx.policy.foreign_run_ms if long else bound(outcome, limit),
         unit="ms" if long else "/s",
-        detail=_describe(balance, watchdog) + (f"; {ran_ms / 1000:.2f} s of CPU time by others" if long else ""),
+        detail=_describe(balance, watchdog, timers_most)
+        + (f"; {ran_ms / 1000:.2f} s of CPU time by others" if long else ""),
         evidence=[
             Evidence(path="/proc/schedstat", field=f"cpu{cpu} field 9", value=f"+{_switches(ctx, cpu)}")
             for cpu in balance.cpus
@@ -130,7 +133,7 @@ def _switches(ctx: Context, cpu: int) -> int | None:
     return ctx.delta.sched[cpu].switches
 
 
-def _describe(balance: Balance, watchdog: int) -> str:
+def _describe(balance: Balance, watchdog: int = 0, own_timers: int = 0) -> str:
     own = (
         str(balance.own_least)
         if balance.own_least == balance.own_most
@@ -139,8 +142,9 @@ def _describe(balance: Balance, watchdog: int) -> str:
     foreign = str(balance.foreign_least)
     if balance.foreign_least != balance.foreign_most:
         foreign += f" to {balance.foreign_most}"
-    less = f", {watchdog} of them the soft-lockup watchdog" if watchdog else ""
-    return f"{balance.total} switches, {own} own, {foreign} foreign{less}"
+    excused = [f"{watchdog} of them the soft-lockup watchdog"] * bool(watchdog)
+    excused += [f"up to {own_timers} of them for own timers"] * bool(own_timers)
+    return ", ".join([f"{balance.total} switches, {own} own, {foreign} foreign", *excused])
 
 
 def _watchdog(ctx: Context, balance: Balance) -> int:
@@ -158,6 +162,12 @@ def _watchdog(ctx: Context, balance: Balance) -> int:
         if runner.status.kernel and runner.status.name.startswith("migration/") and runner.allowed <= cpus:
             grown += min(allowed, runner.growth.least)
     return grown
+
+
+def _own_timers(ctx: Context, balance: Balance) -> tuple[int, int]:
+    """At least and at most how many of the foreign switches let the own threads' sleeps expire (PREEMPT_RT)."""
+    runs = [own_timer_runs(ctx, cpu) for cpu in balance.cpus]
+    return sum(least for least, _ in runs), sum(most for _, most in runs)
 
 
 def unnamed_switches(ctx: Context, balance: Balance) -> int:
@@ -220,7 +230,7 @@ def _was_there(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
         held = "and /proc/stat does not tell whether another thread was there at the start"
     else:
         held = f"yet busy {more_s:.1f} s more than own threads ran: another was there at the start"
-    text = f"{_describe(balance, 0)}, {held}"
+    text = f"{_describe(balance)}, {held}"
     return rule.finding(Outcome.UNKNOWN, balance.cpus, detail=text, origin="threads")
 
 

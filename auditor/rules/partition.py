@@ -15,7 +15,6 @@ from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 from probes.isolation import CGROUP_ROOTS, Partition
 
-
 NOT_HANDED_DOWN = re.compile("arent is not a partition|cpuset.cpus.exclusive")
 """What the kernel says of a partition below an ordinary cgroup; 6.12: ``Invalid cpu list in cpuset.cpus.exclusive``."""
 

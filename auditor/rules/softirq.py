@@ -28,7 +28,7 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
         if cpu not in counts:
             yield rule.finding(Outcome.UNKNOWN, [cpu], detail="no column for this CPU at both ends of the window")
             continue
-        if name == "SCHED" and balanced_inside(ctx, cpu):
+        if name == "SCHED" and balanced_inside(ctx, cpu) and _own_at_work(ctx):
             yield _inside(rule, cpu, counts[cpu], ctx.window_s)
             continue
         own = ctx.wakeups(cpu)[1] if name in TIMERS else 0
@@ -36,6 +36,15 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
         shut = name == "SCHED" and domain_state(ctx, cpu)[0] is Outcome.PASS
         outcome = settle(judge_between(least, most, ctx.window_s, limit), most, control, limit, shut=shut)
         yield _finding(ctx, rule, outcome, cpu, counts[cpu], least, control)
+
+
+def _own_at_work(ctx: Context) -> bool:
+    """Whether there is own work to balance.
+
+    Else the balancer comes from outside: that of idle CPUs knows no partitions, and asks an idle CPU of a root
+    partition to balance for the whole machine (find_new_ilb in kernel/sched/fair.c).
+    """
+    return any(runner.key in ctx.own and runner.growth.run_ns for runner in ctx.runners)
 
 
 def _inside(rule: Rule, cpu: int, count: int, window_s: float) -> Finding:
@@ -67,21 +76,24 @@ def _finding(
         unit="/s",
         detail=detail,
         evidence=[Evidence(path="/proc/softirqs", field=f"{name} CPU{cpu}", value=f"+{raw}")],
-        fix=_fix(ctx, name) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
+        fix=_fix(ctx, cpu, name) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
         origin=f"softirq:{name}",
         per_second=rate(net, ctx.window_s),
         cost_us_per_s=weight("SIRQ", rate(net, ctx.window_s)),
     )
 
 
-def _fix(ctx: Context, name: str) -> Fix:
+def _fix(ctx: Context, cpu: int, name: str) -> Fix:
     timers = (
         nohz_words(ctx, "nohz_full offloads timers")
         + "; a timer armed before isolation stays until the CPU was offline once"
     )
     packets = "network packets are handled here: steer the NIC's interrupts, take the CPU out of the rps_cpus masks"
+    inside = "an idle CPU of a root partition is asked to balance for the whole machine: nohz_full keeps that away"
     texts = {
-        "SCHED": "the load balancer runs here because the CPU is in a scheduler domain: isolate it",
+        "SCHED": inside
+        if balanced_inside(ctx, cpu)
+        else "the load balancer runs here because the CPU is in a scheduler domain: isolate it",
         "TIMER": timers,
         "HRTIMER": timers,
         "RCU": "rcu_nocbs (or nohz_full) offloads the callbacks",

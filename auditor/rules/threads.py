@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Kind, Outcome
 from auditor.own import owners, unrelated
 from auditor.policy import Limit
-from auditor.rules.base import Rule, bound, judge, rate, weight
+from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, weight
 from auditor.rules.foreign import (
     balance_of,
     came_or_left,
@@ -22,6 +22,7 @@ from auditor.rules.foreign import (
     unnamed_switches,
 )
 from auditor.rules.irq import device_of
+from auditor.rules.service import is_timer_thread, own_timer_runs
 from auditor.switches import Runner
 from probes.host import ProbeError
 from probes.snapshot import Census
@@ -41,6 +42,13 @@ class Named:
     """At most, where it ``moved``: confined to audited CPUs at one end of the window only."""
     sightings: int
     moved: bool
+    served: tuple[int, int] = (0, 0)
+    """At least and at most how many of the switches were work for the own threads."""
+
+    @property
+    def foreign(self) -> int:
+        """Switches that are certainly others' work."""
+        return max(0, self.switches - self.served[1])
 
 
 def named_runners(ctx: Context, cpu: int, *, kind: str) -> list[Named]:
@@ -53,6 +61,10 @@ def named_runners(ctx: Context, cpu: int, *, kind: str) -> list[Named]:
     balance = balance_of(ctx, cpu)
     most = None if balance is None else balance.foreign_most
     found = [_named(name, exact, moved, members, cpu, most) for (name, exact, moved), members in chosen.items()]
+    if kind == "bound":
+        found = [
+            replace(item, served=own_timer_runs(ctx, cpu)) if is_timer_thread(item.name) else item for item in found
+        ]
     return sorted(found, key=lambda item: (-item.run_ms, -item.switches, -item.sightings, item.name))
 
 
@@ -108,8 +120,9 @@ def _nobody(ctx: Context, rule: Rule, cpu: int) -> Finding:
 
 
 def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
-    seen = max(item.switches, item.sightings, int(item.moved))
-    stolen = _ran_here_ms(ctx, cpu, item) * 1000 / ctx.window_s
+    seen = max(item.foreign, item.sightings, int(item.moved))
+    part = item.foreign / item.switches if item.switches else 1.0
+    stolen = part * _ran_here_ms(ctx, cpu, item) * 1000 / ctx.window_s
     outcome = _name_outcome(ctx, rule, cpu, item)
     return rule.finding(
         outcome,
@@ -118,13 +131,13 @@ def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
         limit=ctx.policy.foreign_sightings if rule.id == "THR.USER" else bound(outcome, ctx.policy.limits[rule.id]),
         unit="runs" if rule.id == "THR.USER" else "/s",
         title=f"{rule.title}: {item.name}",
-        detail=f"{item.name}: {_what(item)}",
+        detail=f"{item.name}: {_what(item)}{maybe_own(outcome)}",
         evidence=[_evidence(runner, moved=item.moved) for runner in item.runners[:3]],
         fix=thread_fix(ctx),
         origin=_origin(ctx, rule, item.name),
         # Sightings are a part of the foreign switches that THR.FOREIGN counts already.
-        per_second=rate(item.switches, ctx.window_s),
-        cost_us_per_s=max(stolen, weight("THR", rate(item.switches, ctx.window_s))),
+        per_second=rate(item.foreign, ctx.window_s),
+        cost_us_per_s=max(stolen, weight("THR", rate(item.foreign, ctx.window_s))),
     )
 
 
@@ -132,7 +145,8 @@ def _what(item: Named) -> str:
     ran = f", {item.run_ms:.1f} ms" if item.run_ms else ""
     if item.moved:
         return f"moved here or away within the window{ran and f'{ran} here and elsewhere'}"
-    return f"{item.switches} switches{ran}" if item.exact else f"seen in {item.sightings} samples"
+    served = f", up to {item.served[1]} of them for own timers" if item.served[1] else ""
+    return f"{item.switches} switches{ran}{served}" if item.exact else f"seen in {item.sightings} samples"
 
 
 def _ran_here_ms(ctx: Context, cpu: int, item: Named) -> float:
@@ -154,14 +168,15 @@ def _origin(ctx: Context, rule: Rule, name: str) -> str:
 
 def _name_outcome(ctx: Context, rule: Rule, cpu: int, item: Named) -> Outcome:
     policy = ctx.policy
-    seen = max(item.switches, item.sightings)
+    seen = max(item.foreign, item.sightings)
     if rule.id == "THR.USER":
         long = _ran_here_ms(ctx, cpu, item) >= policy.foreign_run_ms or item.sightings >= policy.foreign_sightings
         return Outcome.FAIL if long else Outcome.WARN
-    if not seen and item.run_ms >= policy.foreign_run_ms:
+    if not (item.switches or item.sightings) and item.run_ms >= policy.foreign_run_ms:
         return Outcome.FAIL  # it was never switched to because it never left
     watchdog = Limit(warn=policy.migration_per_s, fail=policy.limits[rule.id].fail)
-    return judge(seen, ctx.window_s, watchdog if item.name.startswith("migration/") else policy.limits[rule.id])
+    limit = watchdog if item.name.startswith("migration/") else policy.limits[rule.id]
+    return judge_between(seen, max(seen, item.switches - item.served[0]), ctx.window_s, limit)
 
 
 def _evidence(runner: Runner, *, moved: bool) -> Evidence:

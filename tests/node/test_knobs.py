@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
-from tests.node.audits import AUDITED, NOISE, TSC, audit, judged
+from tests.node.audits import AUDITED, NOISE, TSC, audit
 from tests.node.fleet import Scenario
-from tests.node.node import NodeResult
 
 pytestmark = pytest.mark.node
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.node.audits import ISOLATED, NOISE, audit, in_background, judged
+from tests.node.audits import ISOLATED, NOISE, audit, in_background
 from tests.node.fleet import Scenario
-from tests.node.node import NodeResult
 
 pytestmark = pytest.mark.node
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from auditor.context import Context
-from auditor.model import Evidence, FixKind, Outcome
+from auditor.engine import run
+from auditor.model import Evidence, FixKind, Outcome, Status
+from auditor.rules import RULES
 from auditor.rules.doors import balanced_inside, fires_on, irq_door
+from auditor.verdict import judge_cpu
 from probes.host import ProbeError, SourceState
 from probes.interrupts import Interrupts
 from probes.irq_affinity import IrqAffinities, IrqAffinity
@@ -182,9 +185,38 @@ def test_a_wide_mask_with_the_chip_elsewhere_is_closed() -> None:
     assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.PASS]
 
 
-def test_a_move_that_is_pending_still_lets_the_next_event_in() -> None:
-    ctx = context(rows=NIC, affinity={30: irq(30, cpus(0), cpus(1))})
+def test_a_move_that_is_pending_still_lets_one_event_in() -> None:
+    ctx = context(rows={"30 eth0": {0: 0, 1: 0}}, affinity={30: irq(30, cpus(0), cpus(1))})
+    found = only(ctx, "IRQ.AFFINITY")
+    assert (found.outcome, found.fix) == (Outcome.WARN, None)
+    assert found.detail == "steered away, and each moves with its next event, which still lands here: 30 (eth0)"
+    verdict = judge_cpu(ctx, run(RULES, ctx), 1)
+    assert (verdict.status, verdict.reason) == (
+        Status.DISTURBED,
+        "doors closed; above the warning limit: where device interrupts may fire",
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "requested"),
+    [(1, cpus(0)), (None, cpus(0)), (0, cpus(7)), (0, cpus(0, 1)), (0, cpus(1))],
+)
+def test_what_fired_here_meanwhile_or_has_nowhere_to_go_does_not_leave(
+    count: int | None, requested: frozenset[int]
+) -> None:
+    ctx = context(rows={"30 eth0": {0: 0, 1: count}}, affinity={30: irq(30, requested, cpus(1))})
     assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.FAIL]
+
+
+def test_beside_one_that_leaves_only_the_one_that_stays_is_named() -> None:
+    ctx = context(
+        rows={"30 eth0": {0: 0, 1: 0}, "31 eth1": {0: 0, 1: 0}},
+        affinity={30: irq(30, cpus(0), cpus(1)), 31: irq(31, cpus(0, 1), cpus(1))},
+    )
+    found = only(ctx, "IRQ.AFFINITY")
+    assert (found.outcome, found.observed, found.detail) == (Outcome.FAIL, 1, "routed here: 31 (eth1)")
+    assert found.fix is not None
+    assert found.fix.commands == ("echo 0 | sudo tee /proc/irq/31/smp_affinity_list",)
 
 
 def test_such_a_chip_whose_line_never_fired_is_no_open_door() -> None:

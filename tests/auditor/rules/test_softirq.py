@@ -73,12 +73,25 @@ def test_one_balancer_run_behind_a_shut_door_is_shown() -> None:
 
 def test_audited_cpus_that_balance_among_themselves_do_so_for_the_workload() -> None:
     ctx = context(
-        audited=(1, 5), domains={1: [cpus(1, 5)], 5: [cpus(1, 5)]}, softirqs={"SCHED": {1: 5000, 5: 0, 0: 5000}}
+        audited=(1, 5),
+        domains={1: [cpus(1, 5)], 5: [cpus(1, 5)]},
+        softirqs={"SCHED": {1: 5000, 5: 0, 0: 5000}},
+        own=[Thread(on=cpus(1, 5), switches=9, run_ms=5000)],
     )
     assert [(f.outcome, f.cpus, f.observed) for f in findings(ctx, "SIRQ.SCHED")] == [
         (Outcome.NOT_APPLICABLE, (1,), 500),
         (Outcome.NOT_APPLICABLE, (5,), 0),
     ]
+
+
+def test_without_own_work_they_balance_for_the_rest_of_the_machine() -> None:
+    ctx = context(
+        audited=(1, 5), domains={1: [cpus(1, 5)], 5: [cpus(1, 5)]}, softirqs={"SCHED": {1: 1700, 5: 180, 0: 90}}
+    )
+    found = findings(ctx, "SIRQ.SCHED")
+    assert [f.outcome for f in found] == [Outcome.FAIL, Outcome.FAIL]
+    assert found[0].fix is not None
+    assert found[0].fix.text.startswith("an idle CPU of a root partition is asked to balance for the whole machine")
 
 
 @pytest.mark.parametrize("name", ["TIMER", "HRTIMER"])
