@@ -44,6 +44,7 @@ class Scenario:
     cpus: int = 4
     append: str = ""
     smp: str = ""
+    queues: int = 0
     tcg: str = "multi"
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 600
@@ -55,6 +56,7 @@ class Scenario:
             cpus=self.cpus,
             append=self.append,
             smp=self.smp,
+            queues=self.queues,
             tcg=self.tcg,
             env={**SCRATCH, **self.env},
         )

@@ -25,6 +25,7 @@ class Machine:
     mem_mib: int = 2048
     append: str = ""
     smp: str = ""
+    queues: int = 0
     tcg: str = "multi"
     late_cpus: bool = True
     idle_table: Path | None = None
@@ -66,7 +67,12 @@ def _devices(machine: Machine) -> list[str]:
     return [
         *_share("root", Path("/"), "readonly=on", "multidevs=remap"),
         *_share("job", machine.job),
-        *["-drive", drive, "-device", f"virtio-blk-pci,drive=scratch,num-queues={machine.cpus},serial=scratch"],
+        *[
+            "-drive",
+            drive,
+            "-device",
+            f"virtio-blk-pci,drive=scratch,num-queues={machine.queues or machine.cpus},serial=scratch",
+        ],
         *["-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile="],
         *["-device", "virtio-rng-pci"],
         *["-chardev", f"file,id=console,path={_value(machine.console)}", "-serial", "chardev:console"],

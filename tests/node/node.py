@@ -85,7 +85,8 @@ def _clear(job: Path) -> None:
 class Node:
     """A machine to boot. ``run`` may be called often, also from several threads: every call boots a guest of its own.
 
-    ``smp`` is added to QEMU's -smp ("threads=2"), ``extra`` to its argv; ``acpi_idle`` gives the CPUs idle states.
+    ``smp`` is added to QEMU's -smp ("threads=2"), ``extra`` to its argv; ``queues`` of the disk: 0 is one per CPU;
+    ``acpi_idle`` gives the CPUs idle states.
     A guest that dies is booted once more unless ``retry`` is false: under ``tcg="multi"`` a kernel now and then panics
     for no fault of the command; ``tcg="single"`` lets a spinning CPU starve the others. ``late_cpus`` starts all CPUs
     but CPU 0 from the initramfs (see LATE_CPUS in machine.py); false when CPU 0 is no housekeeping CPU.
@@ -96,6 +97,7 @@ class Node:
     mem_mib: int = 2048
     append: str = ""
     smp: str = ""
+    queues: int = 0
     tcg: str = "multi"
     late_cpus: bool = True
     acpi_idle: bool = False
@@ -131,6 +133,7 @@ class Node:
             mem_mib=self.mem_mib,
             append=self.append,
             smp=self.smp,
+            queues=self.queues,
             tcg=self.tcg,
             late_cpus=self.late_cpus,
             idle_table=artifacts.idle_table(self.cpus) if self.acpi_idle else None,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from dataclasses import dataclass, field
 
-from tests.node.audits import AUDITED, NOISE, TSC, audit
+import pytest
+from _pytest.mark.structures import ParameterSet
+
+from tests.node.audits import AUDITED, NOISE, TSC, Judged, audit, judged
 from tests.node.fleet import Scenario
+from tests.node.node import NodeResult
 
 pytestmark = pytest.mark.node
 
@@ -16,6 +21,9 @@ KNOBS = {
     "rcu_nocbs": f"rcu_nocbs={AUDITED}",
     "irqaffinity": "irqaffinity=0,2",
 }
+DOORS = ("CFG.DOMAIN", "IRQ.AFFINITY")
+ARMED = {"CFG.MIRQ"}
+"""The disk has a queue per CPU: those of isolated CPUs stay armed, whatever the line says."""
 
 
 def line(*without: str, **instead: str) -> str:
@@ -24,26 +32,126 @@ def line(*without: str, **instead: str) -> str:
     return " ".join([*words, TSC])
 
 
+@dataclass(frozen=True)
+class Variant:
+    """A boot line, the verdicts that it may have, and the rules of the configuration that turn, beside ARMED."""
+
+    append: str
+    verdicts: set[str]
+    turned: set[str] = field(default_factory=set)
+
+
 VARIANTS = {
-    "whole": line(),
-    "no-domain": line(isolcpus=f"isolcpus=managed_irq,{AUDITED}"),
-    "no-managed-irq": line(isolcpus=f"isolcpus=domain,{AUDITED}"),
-    "no-nohz-full": line("nohz_full"),
-    "no-rcu-nocbs": line("rcu_nocbs"),
-    "no-irqaffinity": line("irqaffinity"),
-    "managed-irq-only": f"isolcpus=managed_irq,{AUDITED} {TSC}",
+    "whole": Variant(line(), {"isolated"}),
+    "no-domain": Variant(
+        line(isolcpus=f"isolcpus=managed_irq,{AUDITED}"), {"not-isolated"}, {"CFG.DOMAIN", "CFG.CMDLINE"}
+    ),
+    "no-nohz-full": Variant(line("nohz_full"), {"disturbed", "isolated"}, {"CFG.NOHZ"}),
+    # nohz_full offloads the callbacks of its CPUs by itself.
+    "no-rcu-nocbs": Variant(line("rcu_nocbs"), {"isolated"}),
+    "no-irqaffinity": Variant(line("irqaffinity"), {"exposed"}, {"IRQ.AFFINITY", "CFG.IRQAFF"}),
+    "managed-irq-only": Variant(
+        f"isolcpus=managed_irq,{AUDITED} {TSC}",
+        {"not-isolated"},
+        {"CFG.DOMAIN", "CFG.CMDLINE", "IRQ.AFFINITY", "CFG.IRQAFF", "CFG.NOHZ", "CFG.RCU"},
+    ),
 }
 
 
-def scenario(kernel: str, variant: str) -> Scenario:
-    """Idle CPUs under load; without nohz_full a spinning thread too, as only that one feels the tick."""
-    audits = [audit("idle")] + [audit("spin", "--work", "spin")] * (variant == "no-nohz-full")
+def scenario(kernel: str, name: str) -> Scenario:
+    """Idle CPUs beside a noisy host; without nohz_full a spinning thread too, as only that one feels the tick."""
+    audits = [audit("idle")] + [audit("spin", "--work", "spin")] * (name == "no-nohz-full")
     return Scenario(
-        name=f"{variant}-{kernel}",
-        kernel=kernel,
-        append=VARIANTS[variant],
-        script="\n".join([NOISE, *audits]),
+        name=f"{name}-{kernel}", kernel=kernel, append=VARIANTS[name].append, script="\n".join([NOISE, *audits])
     )
 
 
-SCENARIOS = [scenario(kernel, variant) for kernel in KERNELS for variant in VARIANTS]
+def queues(kernel: str, flags: str) -> Scenario:
+    """Two queues for four CPUs: the second one serves CPUs 2 and 3, and starts on CPU 2, the audited one."""
+    return Scenario(
+        name=f"queues-{flags}-{kernel}",
+        kernel=kernel,
+        append=f"isolcpus={flags},2 nohz_full=2 rcu_nocbs=2 irqaffinity=0-1,3 {TSC}",
+        queues=2,
+        script="\n".join([NOISE, audit("idle", cpus="2")]),
+    )
+
+
+FLAGS = ("domain", "domain,managed_irq")
+SCENARIOS = [
+    *(scenario(kernel, name) for kernel in KERNELS for name in VARIANTS),
+    *(queues(kernel, flags) for kernel in KERNELS for flags in FLAGS),
+]
+
+
+def cases(*names: str) -> list[ParameterSet]:
+    """These variants on both kernels."""
+    return [
+        pytest.param(name, marks=pytest.mark.scenario(scenario(kernel, name)), id=f"{name}-{kernel}")
+        for kernel in KERNELS
+        for name in names
+    ]
+
+
+def turned(found: Judged) -> set[str]:
+    """Rules of the configuration that warned or failed."""
+    return found.turned("CFG.") | (found.turned() & set(DOORS))
+
+
+@pytest.mark.parametrize("name", cases(*VARIANTS))
+def test_its_rule_turns_and_no_other_rule_of_the_configuration(name: str, guest: NodeResult) -> None:
+    found = judged(guest, "idle")
+    assert turned(found) == VARIANTS[name].turned | ARMED
+    assert found.status in VARIANTS[name].verdicts, found.failed()
+    assert found.code == (3 if found.status in ("not-isolated", "exposed") else 0)
+
+
+@pytest.mark.parametrize("name", cases("no-domain", "managed-irq-only"))
+def test_without_domain_others_come_and_the_whole_line_is_the_way_out(name: str, guest: NodeResult) -> None:
+    found = judged(guest, "idle")
+    assert "fail" in found.outcomes("THR.FOREIGN")
+    assert found.outcomes("CFG.DOMAIN") == ["fail", "fail"]
+    assert "the flag managed_irq alone does not imply domain" in found.details("CFG.CMDLINE")
+    assert found.document["boot_line"] == line().removesuffix(f" {TSC}")
+    assert {"THR.FOREIGN", "THR.USER", "CFG.DOMAIN"} <= found.rules
+
+
+@pytest.mark.parametrize("name", cases("no-nohz-full"))
+def test_without_nohz_full_the_tick_hits_a_spinning_thread(name: str, guest: NodeResult) -> None:
+    found = judged(guest, "spin")
+    assert found.outcomes("TICK.LOC") == ["warn", "warn"]  # it fails only where nohz_full is claimed
+    assert "nohz_full does not cover this CPU" in found.details("TICK.LOC")
+    (tick,) = [cause for cause in found.document["causes"] if "TICK.LOC" in cause["rules"]]
+    assert tick["fix"]["boot"]["nohz_full"] == AUDITED
+    assert found.turned("CFG.") == {"CFG.NOHZ"} | ARMED
+    assert found.outcomes("CFG.DOMAIN") == ["pass", "pass"]
+
+
+@pytest.mark.parametrize("name", cases("no-irqaffinity"))
+def test_without_irqaffinity_the_door_is_named_with_the_commands_that_close_it(name: str, guest: NodeResult) -> None:
+    found = judged(guest, "idle")
+    (door,) = [cause for cause in found.document["causes"] if "IRQ.AFFINITY" in cause["rules"]]
+    assert door["cpus"] == [1, 3]
+    commands = door["fix"]["commands"]
+    assert commands
+    assert all(re.fullmatch(r"echo 0,2 \| sudo tee /proc/irq/\d+/smp_affinity_list", text) for text in commands)
+
+
+@pytest.mark.parametrize(
+    "managed",
+    [
+        pytest.param(flags == FLAGS[1], marks=pytest.mark.scenario(queues(kernel, flags)), id=f"{flags}-{kernel}")
+        for kernel in KERNELS
+        for flags in FLAGS
+    ],
+)
+def test_managed_irq_moves_a_queue_that_a_housekeeping_cpu_shares(managed: bool, guest: NodeResult) -> None:
+    found = judged(guest, "idle")
+    assert found.outcomes("CFG.MIRQ") == ["pass" if managed else "warn"]
+    assert turned(found) == (set() if managed else ARMED)
+    if managed:
+        assert (found.status, found.code) == ("isolated", 0), found.failed()
+    else:
+        assert (found.status, found.code) == ("not-isolated", 3)
+        assert found.outcomes("IRQ.MANAGED") == ["fail"]
+        assert "managed_irq" in found.document["boot_line"]
