@@ -54,4 +54,80 @@ def scenario(kernel: str) -> Scenario:
     return Scenario(name=f"regimes-{kernel}", kernel=kernel, append=ISOLATED, script="\n".join(lines))
 
 
-SCENARIOS = [scenario(kernel) for kernel in KERNELS]
+@pytest.fixture(params=[pytest.param(kernel, marks=pytest.mark.scenario(scenario(kernel))) for kernel in KERNELS])
+def regimes(guest: NodeResult) -> NodeResult:
+    return guest
+
+
+def regime(found: Judged, cpu: int) -> str:
+    """How the CPU spent the window."""
+    return str(found.document["activity"]["cpus"][str(cpu)]["regime"])
+
+
+def test_an_idle_cpu_is_isolated_and_its_tick_is_not_judged(regimes: NodeResult) -> None:
+    found = judged(regimes, "idle")
+    assert (found.status, found.code) == ("isolated", 0), found.failed()
+    assert [regime(found, cpu) for cpu in (1, 3)] == ["idle", "idle"]
+    assert found.outcomes("TICK.LOC") == ["not-applicable", "not-applicable"]
+    assert "the tick was not judged" in found.document["verdict"]["bounds"]
+
+
+def test_the_tick_of_a_spinner_stops(regimes: NodeResult) -> None:
+    found = judged(regimes, "spinner")
+    assert found.failed() == []
+    assert found.status in ("isolated", "disturbed")  # 6.12 keeps the fair server's triple, a warning
+    assert found.code == 0
+    assert [regime(found, cpu) for cpu in (1, 3)] == ["spinner", "spinner"]
+    assert found.outcomes("TICK.LOC") == ["pass", "pass"]
+
+
+def test_the_wake_ups_of_a_sleeper_are_its_own(regimes: NodeResult) -> None:
+    """Woken two hundred times a second by another CPU: as many switches and interrupts, and none is noise."""
+    found = judged(regimes, "sleeper")
+    assert found.failed() == []
+    assert found.status in ("isolated", "disturbed")
+    assert (found.code, regime(found, 1)) == (0, "sleeper")
+    activity = found.document["activity"]["cpus"]["1"]
+    assert activity["switches"]["total"] > 300
+    remote = sum(row["count"] for row in activity["interrupts"] if row["label"] in ("RES", "CAL"))
+    assert remote > 300
+    assert "fail" not in found.outcomes("IPI.RES") + found.outcomes("IPI.CAL")
+
+
+def test_a_poller_is_judged_by_its_busy_seconds(regimes: NodeResult) -> None:
+    """Seventy percent busy is enough to judge the tick by; its own sleeps are not the tick, and no noise."""
+    found = judged(regimes, "poller")
+    assert found.failed() == []
+    assert (found.code, regime(found, 1)) == (0, "sleeper")
+    assert found.document["activity"]["cpus"]["1"]["busy"] > 0.5
+    (tick,) = [f for f in found.findings("TICK.LOC") if f["cpus"] == [1]]
+    assert tick["outcome"] in ("pass", "unknown")
+    assert "busy seconds" in tick["detail"]
+
+
+def test_two_threads_on_a_cpu_each_spin_alone(regimes: NodeResult) -> None:
+    found = judged(regimes, "two")
+    assert found.failed() == []
+    assert found.code == 0
+    assert [regime(found, cpu) for cpu in (1, 3)] == ["spinner", "spinner"]
+    assert found.outcomes("TICK.LOC") == ["pass", "pass"]
+    assert "warn" not in found.outcomes("THR.MULTI")
+
+
+def test_two_threads_that_may_use_both_cpus_pile_up_on_one(regimes: NodeResult) -> None:
+    """Nothing balances isolated CPUs. The tick that time-slices them is the workload's own doing: a warning."""
+    found = judged(regimes, "stacked")
+    assert sorted(regime(found, cpu) for cpu in (1, 3)) == ["idle", "spinner"]
+    (multi,) = [f for f in found.findings("THR.MULTI") if f["outcome"] == "warn"]
+    (cpu,) = multi["cpus"]
+    assert regime(found, cpu) == "spinner"
+    assert [line.rpartition(" ")[0] for line in multi["fix"]["commands"]] == [
+        "sudo taskset -pc 1",
+        "sudo taskset -pc 3",
+    ]
+    (tick,) = [f for f in found.findings("TICK.LOC") if f["cpus"] == [cpu]]
+    assert tick["outcome"] == "warn"
+    assert "own threads" in tick["detail"]
+    assert found.failed() == []
+    assert (found.status, found.code) == ("disturbed", 0)
+    assert found.document["readiness"]["status"] == "limited"
