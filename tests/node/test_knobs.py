@@ -78,10 +78,6 @@ def queues(kernel: str, flags: str) -> Scenario:
 
 
 FLAGS = ("domain", "domain,managed_irq")
-SCENARIOS = [
-    *(scenario(kernel, name) for kernel in KERNELS for name in VARIANTS),
-    *(queues(kernel, flags) for kernel in KERNELS for flags in FLAGS),
-]
 
 
 def cases(*names: str) -> list[ParameterSet]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.node.audits import ISOLATED, NOISE, audit, in_background
+from tests.node.audits import ISOLATED, NOISE, Judged, audit, in_background, judged
 from tests.node.fleet import Scenario
+from tests.node.node import NodeResult
 
 pytestmark = pytest.mark.node
 
