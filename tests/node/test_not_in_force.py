@@ -75,8 +75,13 @@ def test_the_line_is_said_to_be_without_effect_and_the_verdict_follows_the_effec
     assert found.document["boot_line"] == WHOLE
     domains = {cpu: f["outcome"] for f in found.findings("CFG.DOMAIN") for cpu in f["cpus"]}
     assert domains == {cpu: "pass" if cpu in fault.isolated else "fail" for cpu in (1, 3)}
-    for cpu in (1, 3):  # no irqaffinity: the other door is open in any case
-        assert found.cpu_status(cpu) in (("exposed",) if cpu in fault.isolated else ("not-isolated",))
+    users = {cpu: f["outcome"] for f in found.findings("THR.USER") for cpu in f["cpus"]}
+    for cpu in (1, 3):
+        if cpu in fault.isolated:  # from user threads: without the other parameters, interrupts and kernel threads come
+            assert users[cpu] != "fail"
+            assert found.cpu_status(cpu) in ("exposed", "not-isolated")
+        else:
+            assert found.cpu_status(cpu) == "not-isolated"
     assert (found.status, found.code) == ("not-isolated", 3)
 
 
