@@ -25,6 +25,7 @@ from probes.snapshot import (
     read_census,
     read_config,
     read_counters,
+    read_limits,
     read_sample,
 )
 from probes.threads import ThreadKey, ThreadRun, read_runs
@@ -72,16 +73,19 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     if isinstance(census, Census):
         own.check(census)
     schedstat = isinstance(census, Census) and census.schedstat
+    limits = read_limits(host, mine)
     runs, counters = _open(timeline, host, targets.counted, mine, schedstat=schedstat)
     samples = tuple(_samples(timeline, runs, mine, schedstat=schedstat))
-    after = _close(timeline.host("t1"), targets.counted, timeline.now_ns("t1"), mine, schedstat=schedstat)
+    host = timeline.host("t1")
+    after = _close(host, targets.counted, timeline.now_ns("t1"), mine, schedstat=schedstat)
+    still = _own(own, after.census)
     return Observation(
         facts=facts,
-        before=Snapshot(config=config, census=census, runs=runs, counters=counters),
+        before=Snapshot(config=config, census=census, runs=runs, counters=counters, limits=limits),
         samples=samples,
-        after=after,
+        after=replace(after, limits=read_limits(host, still)),
         own_before=mine,
-        own_after=_own(own, after.census),
+        own_after=still,
     )
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from probes.cgroup_cpu import CgroupCpu, read_cgroup_cpu
 from probes.cmdline import Cmdline, read_cmdline
+from probes.cpu_timers import CpuTimers, read_cpu_timers
 from probes.cpuidle import CpuIdle, read_cpuidle, read_idle_driver
 from probes.cpustat import CpuStat, read_cpustat
 from probes.host import Host, ProbeError, SourceState
@@ -95,6 +97,15 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OwnLimits:
+    """What bounds the CPU time of the own threads."""
+
+    cgroups: CgroupCpu = field(default_factory=CgroupCpu)
+    timers: Mapping[int, CpuTimers] = field(default_factory=dict)
+    """By process id."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
     """One end of the window."""
 
@@ -102,6 +113,7 @@ class Snapshot:
     census: Census | ProbeError
     runs: Mapping[ThreadKey, ThreadRun]
     counters: Counters
+    limits: OwnLimits = field(default_factory=OwnLimits)
 
 
 def attempt(read: Callable[[], T]) -> T | ProbeError:
@@ -130,6 +142,11 @@ def read_config(host: Host) -> Config:
         isolation=read_isolation(host),
         affinity=attempt(lambda: read_irq_affinity(host)),
     )
+
+
+def read_limits(host: Host, own: Collection[ThreadKey]) -> OwnLimits:
+    """Never raises. Not between the counters: it takes locks of the own processes for a moment."""
+    return OwnLimits(cgroups=read_cgroup_cpu(host, own), timers=read_cpu_timers(host, own))
 
 
 def read_counters(

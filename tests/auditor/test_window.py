@@ -122,6 +122,17 @@ def test_own_threads_are_read_right_around_the_cpus() -> None:
     assert after.index("proc/interrupts") < after.index(OTHER) < after.index("proc/200/task/200/status")
 
 
+def test_limits_of_the_own_threads_are_read_outside_of_the_counters() -> None:
+    steps = Steps()
+    observe(steps, read_facts(DictHost(files(1))), TARGETS, OwnRule(audited=cpus(1)))
+    read = phases(steps.log)
+    for path in ("proc/100/task/100/cgroup", "proc/100/limits", "proc/100/timers"):
+        assert read["t0"].index("proc/100/task/100/status") < read["t0"].index(path) < read["t0"].index(OTHER)
+        assert read["t1"].index(path) > read["t1"].index("proc/100/task/100/status")
+        assert steps.log.count(path) == 2
+    assert not [path for path in steps.log if path in ("proc/200/limits", "proc/200/task/200/cgroup")]
+
+
 def test_the_stat_of_own_threads_is_never_read() -> None:
     steps = Steps()
     observe(steps, read_facts(DictHost(files(1))), TARGETS, OwnRule(audited=cpus(1)))
