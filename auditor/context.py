@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from auditor.model import Regime
 from auditor.own import OwnRule
 from auditor.policy import Policy
+from auditor.quotas import Quotas, quotas
 from auditor.requested import interpret
 from auditor.switches import Balance, Runner, balances, runners
 from auditor.targets import Targets
@@ -42,6 +43,8 @@ class Context:
     """None where the release can't be read or parsed."""
     requested: Requested | ProbeError
     """What the command line asks of this kernel."""
+    quotas: Quotas
+    """CPU limits above the own threads."""
 
     @property
     def audited(self) -> list[int]:
@@ -62,6 +65,12 @@ class Context:
     def own_visible(self) -> bool:
         """Whether all own threads are known."""
         return own_visible(self.observation, self.own_rule)
+
+    def own_on(self, cpu: int) -> frozenset[ThreadKey]:
+        """Own threads that were allowed on this CPU at either end of the window."""
+        ends = (self.observation.before.census, self.observation.after.census)
+        allowed = [end.statuses for end in ends if isinstance(end, Census)]
+        return frozenset(key for key in self.own for end in allowed if key in end and cpu in end[key].allowed)
 
     def since(self, major: int, minor: int) -> bool:
         """Whether the kernel is known to be at least this release."""
@@ -153,6 +162,7 @@ def prepare(
         balances=_balances(observation, delta, targets, everyone, own, visible=own_visible(observation, own_rule)),
         version=version,
         requested=interpret(observation.facts, observation.after.config, version),
+        quotas=quotas(observation, own),
     )
 
 

@@ -41,6 +41,8 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/sys/devices/system/cpu/isolated", boot, "boot isolation is unknown"
     yield "/sys/devices/system/cpu/nohz_full", nohz, "whether the tick may stop is unknown"
     yield "/sys/fs/cgroup cpuset partitions", _worse(*map(_partitions, isolations)), "runtime isolation is unknown"
+    yield "/sys/fs/cgroup cpu.max, cpu.stat", next(_limits(ctx), None), "CPU limits of the workload are unknown"
+    yield "/proc/*/limits, timers", next(_timers(ctx), None), "CPU timers that keep the tick can't be named"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
@@ -63,6 +65,22 @@ def _partitions(isolation: Isolation) -> object:
     if isinstance(isolation.partitions, ProbeError) or not isolation.walk_cut:
         return isolation.partitions
     return ProbeError("sys/fs/cgroup", f"more than {MAX_CGROUPS} cgroups: not all were visited")
+
+
+def _limits(ctx: Context) -> Iterator[ProbeError]:
+    yield from ctx.quotas.unknown
+    for end in (ctx.observation.before, ctx.observation.after):
+        for group in end.limits.cgroups.groups.values():
+            for value in (group.throttling, group.waited_us):
+                if isinstance(value, ProbeError):
+                    yield value
+
+
+def _timers(ctx: Context) -> Iterator[ProbeError]:
+    for known in ctx.observation.after.limits.timers.values():
+        for value in (known.limit_s, known.timers):
+            if isinstance(value, ProbeError):
+                yield value
 
 
 def _census(end: Snapshot) -> object:

@@ -13,9 +13,11 @@ from auditor.rules.multi import THR_MULTI
 from auditor.rules.other import IRQ_OTHER
 from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
+from auditor.rules.quota import CFG_QUOTA
 from auditor.rules.softirq import SIRQ_RULES
 from auditor.rules.threads import THR_OWNERS, THR_RULES
 from auditor.rules.tick import TICK_LOC
+from auditor.rules.tick_reasons import QUOTA_TICK, TICK_POSIX
 
 RULES: tuple[Rule, ...] = (
     CFG_DOMAIN,
@@ -28,9 +30,12 @@ RULES: tuple[Rule, ...] = (
     *SIRQ_RULES,
     *IPI_RULES,
     TICK_LOC,
+    QUOTA_TICK,
+    TICK_POSIX,
     FAIRSRV,
     STEAL,
     CST_DEEP,
+    CFG_QUOTA,
     *CFG_RULES,
     CFG_PARTITION,
     CFG_IRQAFF,

@@ -11,6 +11,7 @@ from auditor.context import Context
 from auditor.model import Evidence, Finding, Kind, Outcome
 from auditor.own import owners, unrelated
 from auditor.policy import Limit
+from auditor.quotas import Quota
 from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, weight
 from auditor.rules.foreign import (
     balance_of,
@@ -22,7 +23,9 @@ from auditor.rules.foreign import (
     unnamed_switches,
 )
 from auditor.rules.irq import device_of
-from auditor.rules.service import is_timer_thread, own_timer_runs
+from auditor.rules.keepers import limits_name, limits_on
+from auditor.rules.quota_fix import lift_fix
+from auditor.rules.service import TIMER_THREADS, is_timer_thread, own_timer_runs
 from auditor.switches import Runner
 from probes.host import ProbeError
 from probes.snapshot import Census
@@ -124,6 +127,7 @@ def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
     part = item.foreign / item.switches if item.switches else 1.0
     stolen = part * _ran_here_ms(ctx, cpu, item) * 1000 / ctx.window_s
     outcome = _name_outcome(ctx, rule, cpu, item)
+    limits = _limits_behind(ctx, cpu, item)
     return rule.finding(
         outcome,
         [cpu],
@@ -133,8 +137,8 @@ def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
         title=f"{rule.title}: {item.name}",
         detail=f"{item.name}: {_what(item)}{maybe_own(outcome)}",
         evidence=[_evidence(runner, moved=item.moved) for runner in item.runners[:3]],
-        fix=thread_fix(ctx),
-        origin=_origin(ctx, rule, item.name),
+        fix=lift_fix(limits) if limits else thread_fix(ctx),
+        origin=f"tick:{limits_name(limits)}" if limits else _origin(ctx, rule, item.name),
         # Sightings are a part of the foreign switches that THR.FOREIGN counts already.
         per_second=rate(item.foreign, ctx.window_s),
         cost_us_per_s=max(stolen, weight("THR", rate(item.foreign, ctx.window_s))),
@@ -164,6 +168,13 @@ def _origin(ctx: Context, rule: Rule, name: str) -> str:
         if row := next((row for row in rows if row.irq == int(match[1])), None):
             return f"irq:{device_of(row.name)}"
     return "kthreads" if rule.id == "THR.KBOUND" else "threads"
+
+
+def _limits_behind(ctx: Context, cpu: int, item: Named) -> tuple[Quota, ...]:
+    """CPU limits whose period timers explain a timer thread: on PREEMPT_RT each refill wakes it (seen on 6.12)."""
+    here = limits_on(ctx, cpu) if item.name.startswith(TIMER_THREADS) else ()
+    refills = sum(quota.grown.periods for quota in here if quota.grown)
+    return here if 2 * refills >= item.foreign > 0 else ()
 
 
 def _name_outcome(ctx: Context, rule: Rule, cpu: int, item: Named) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor.bootline import boot_fix, has_nohz_full
@@ -12,6 +12,7 @@ from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome, Regime
 from auditor.policy import Limit
 from auditor.rules.base import Rule, bound, judge, rate, weight
 from auditor.rules.fair_server import triples
+from auditor.rules.keepers import Keeper, because, in_nohz_full, keepers, keepers_fix, origin
 from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind
 
@@ -22,7 +23,7 @@ HZ_CHOICES = (100, 250, 300, 1000)
 
 def claimed(ctx: Context, cpu: int) -> bool:
     """Whether the tick is decisive here: nohz_full is in force for this CPU, or the policy says busy-poll."""
-    return ctx.policy.busy_poll or any(not isinstance(nohz, ProbeError) and cpu in nohz for nohz in _nohz(ctx))
+    return ctx.policy.busy_poll or in_nohz_full(ctx, cpu)
 
 
 def _nohz(ctx: Context) -> list[frozenset[int] | ProbeError]:
@@ -136,7 +137,8 @@ def _judged(ctx: Context, rule: Rule, cpu: int, ticks: Ticks) -> Finding:
     )
     less = f", less {' and '.join(credited)}" if credited else ""
     bad = outcome in (Outcome.WARN, Outcome.FAIL)
-    meaning = _meaning(ctx, cpu, net / ticks.busy_s) if bad else ""
+    found = keepers(ctx, cpu, rate(net, ticks.busy_s)) if bad else ()
+    meaning = _meaning(ctx, cpu, net / ticks.busy_s, found) if bad else ""
     if outcome is Outcome.UNKNOWN:
         meaning = "; own wake-ups may explain them all: whether the tick runs as well can't be told"
     return rule.finding(
@@ -147,8 +149,8 @@ def _judged(ctx: Context, rule: Rule, cpu: int, ticks: Ticks) -> Finding:
         unit="/busy s",
         detail=f"{ticks.raw} ticks in {ticks.busy_s:.1f} busy seconds{less}{meaning}",
         evidence=[_evidence(ctx, cpu, ticks.raw)],
-        fix=_fix(ctx, cpu) if bad else None,
-        origin="tick",
+        fix=_fix(ctx, cpu, found) if bad else None,
+        origin=origin(found),
         per_second=rate(net, ctx.window_s) if bad else 0,
         cost_us_per_s=weight("TICK", rate(net, ctx.window_s)) if bad else 0,
     )
@@ -171,27 +173,22 @@ def _hz_of(ctx: Context, per_busy_s: float) -> int | None:
     return next((hz for hz in ([known] if known else HZ_CHOICES) if abs(per_busy_s - hz) <= hz / 10), None)
 
 
-def _meaning(ctx: Context, cpu: int, per_busy_s: float) -> str:
+def _meaning(ctx: Context, cpu: int, per_busy_s: float, found: Sequence[Keeper]) -> str:
     hz = _hz_of(ctx, per_busy_s)
     periodic = f": the periodic tick at {hz} Hz" if hz else ""
-    if claimed(ctx, cpu) and not ctx.policy.busy_poll:
-        return periodic + f"; nohz_full covers CPU {cpu}, yet the tick runs"
-    return periodic + "; nohz_full does not cover this CPU"
+    if not in_nohz_full(ctx, cpu):
+        return periodic + "; nohz_full does not cover this CPU"
+    return periodic + f"; nohz_full covers CPU {cpu}, yet the tick runs{because(found)}"
 
 
-def _fix(ctx: Context, cpu: int) -> Fix:
+def _fix(ctx: Context, cpu: int, found: Sequence[Keeper]) -> Fix:
     nohz = ctx.observation.after.config.isolation.nohz_full
     if not has_nohz_full(ctx):
         text = "this kernel has no CONFIG_NO_HZ_FULL: only another one can stop the tick while a thread runs"
         return Fix(kind=FixKind.BOOT, text=text, reboot=True)
     if isinstance(nohz, ProbeError) or cpu not in nohz:
         return boot_fix(ctx, "stop the tick while one thread runs")
-    return Fix(
-        kind=FixKind.WORKLOAD,
-        text="something keeps the tick: more than one runnable thread, a finite cpu.max on the cgroup or an ancestor "
-        "(since 6.6), a POSIX CPU timer or RLIMIT_CPU, perf in frequency mode anywhere, an unstable clock; "
-        "the timer:tick_stop tracepoint gives the dependency mask",
-    )
+    return keepers_fix(found)
 
 
 TICK_LOC = Rule(

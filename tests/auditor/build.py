@@ -19,7 +19,10 @@ from auditor.policy import Policy
 from auditor.rules import BY_ID
 from auditor.targets import Targets
 from auditor.window import Observation
+from probes.cgroup_cpu import CgroupCpu, CpuGroup, levels
+from probes.cgroup_cpu_text import CpuLimit, Throttling
 from probes.cmdline import parse_cmdline
+from probes.cpu_timers import CpuTimers
 from probes.cpuidle import CpuIdle, IdleState
 from probes.cpulist import format_cpulist
 from probes.cpustat import CpuStat, CpuTimes
@@ -30,7 +33,7 @@ from probes.irq_affinity import IrqAffinities, IrqAffinity
 from probes.isolation import Isolation, Partition
 from probes.kernel import Kernel
 from probes.schedstat import CpuSched, SchedStat
-from probes.snapshot import Census, Config, Counters, Facts, Sample, Snapshot
+from probes.snapshot import Census, Config, Counters, Facts, OwnLimits, Sample, Snapshot
 from probes.softirqs import Softirqs
 from probes.threads import ThreadKey, ThreadRun, ThreadStatus
 from probes.topology import Topology
@@ -137,6 +140,18 @@ class Thread:
         return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limited:
+    """A CPU limit, and what grew with it. ``waited_us``: of this cgroup, for any limit; None: no cpu.stat.local."""
+
+    quota_us: int | None = None
+    period_us: int = 100_000
+    periods: int = 100
+    throttled: int = 0
+    throttled_us: int = 0
+    waited_us: int | None = 0
+
+
 def observation(
     *,
     audited: Collection[int] = (1,),
@@ -168,6 +183,8 @@ def observation(
     hypervisor: str | None = None,
     hz: int | None = 250,
     idle_driver: str | ProbeError = "intel_idle",
+    limited: Mapping[str, Limited] | None = None,
+    timers: Mapping[int, CpuTimers] | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -199,9 +216,13 @@ def observation(
         ends.append(Snapshot(config=config, census=census, runs=runs, counters=counters))
     before, after_ = ends
     rule = own_rule or OwnRule(audited=audited_set)
-    assert isinstance(before.census, Census)
-    assert isinstance(after_.census, Census)
     keys = frozenset(item.key for item in own)
+    censuses = [end.census for end in ends if isinstance(end.census, Census)]
+    mine = [rule.threads(census) | (keys & census.statuses.keys()) for census in censuses]
+    before, after_ = (
+        replace(end, limits=_limits(end, people, limited or {}, timers or {}, after=end is after_))
+        for end, people in zip((before, after_), mine, strict=True)
+    )
     return Observation(
         facts=Facts(
             kernel=_kernel(release, hypervisor, hz),
@@ -219,8 +240,8 @@ def observation(
         before=before,
         samples=tuple(_sample(people, at, window_s, schedstat=schedstat) for at in range(SAMPLES)),
         after=after_,
-        own_before=rule.threads(before.census) | (keys & before.census.statuses.keys()),
-        own_after=rule.threads(after_.census) | (keys & after_.census.statuses.keys()),
+        own_before=mine[0],
+        own_after=mine[1],
     )
 
 
@@ -399,6 +420,41 @@ def _cpuidle(states: Iterable[State], *, after: bool) -> CpuIdle:
             )
             for index, (name, latency, entries, time_us, disabled) in enumerate(states)
         )
+    )
+
+
+def _limits(
+    end: Snapshot,
+    own: Iterable[ThreadKey],
+    limited: Mapping[str, Limited],
+    timers: Mapping[int, CpuTimers],
+    *,
+    after: bool,
+) -> OwnLimits:
+    """No limit on any level, and no CPU timer, but those that are given."""
+    assert isinstance(end.census, Census)
+    paths: dict[ThreadKey, str | ProbeError] = {key: end.census.cgroups[key.pid] for key in sorted(own)}
+    seen = sorted({level for path in paths.values() for level in levels(str(path))} - {"/"})
+    groups = {level: group(level, limited.get(level, Limited()), after=after) for level in seen}
+    none = CpuTimers(limit_s=None, timers=())
+    return OwnLimits(
+        cgroups=CgroupCpu(paths=paths, groups=groups),
+        timers={pid: timers.get(pid, none) for pid in sorted({key.pid for key in paths})},
+    )
+
+
+def group(path: str, limited: Limited, *, after: bool, version: int = 2) -> CpuGroup:
+    """One level at an end of the window."""
+    grown = limited if after else Limited(periods=0, waited_us=None if limited.waited_us is None else 0)
+    return CpuGroup(
+        path=path,
+        directory=("sys/fs/cgroup" if version == 2 else "sys/fs/cgroup/cpu") + path.rstrip("/"),
+        version=version,
+        limit=None if limited.quota_us is None else CpuLimit(quota_us=limited.quota_us, period_us=limited.period_us),
+        throttling=Throttling(
+            periods=BASE + grown.periods, throttled=BASE + grown.throttled, throttled_us=BASE + grown.throttled_us
+        ),
+        waited_us=None if grown.waited_us is None else BASE + grown.waited_us,
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from auditor.context import Context
 from auditor.coverage import coverage
 from auditor.model import Coverage
+from probes.cpu_timers import CpuTimers
 from probes.host import SourceState
-from tests.auditor.build import context, edit, gone, irq
+from tests.auditor.build import Thread, context, edit, gone, irq
 
 
 def states(ctx: Context) -> dict[str, str]:
@@ -54,3 +57,16 @@ def test_what_has_reasons_of_its_own() -> None:
 def test_a_walk_that_was_cut_has_not_seen_all() -> None:
     ctx = edit(context(), "before.config.isolation.walk_cut", True)
     assert states(ctx) == {"/sys/fs/cgroup cpuset partitions": "malformed"}
+
+
+def test_limits_of_the_workload_that_can_not_be_read() -> None:
+    ctx, denied = context(own=[Thread(cgroup="/app")]), gone(state=SourceState.DENIED)
+    files, timers = "/sys/fs/cgroup cpu.max, cpu.stat", "/proc/*/limits, timers"
+    groups = ctx.observation.after.limits.cgroups.groups
+    for value in ("limit", "throttling", "waited_us"):
+        changed = {"/app": replace(groups["/app"], **{value: denied})}  # type: ignore[arg-type]
+        assert states(edit(ctx, "after.limits.cgroups.groups", changed)) == {files: "denied"}
+    hidden = edit(ctx, "before.limits.cgroups.hidden", gone(state=SourceState.MASKED))
+    assert states(hidden) == {files: "masked"}
+    for known in (CpuTimers(limit_s=denied, timers=()), CpuTimers(limit_s=None, timers=denied)):
+        assert states(edit(ctx, "after.limits.timers", {100: known})) == {timers: "denied"}
