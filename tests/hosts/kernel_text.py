@@ -118,3 +118,18 @@ def cpuinfo(cpus: Sequence[int], *, model: str, flags: str) -> str:
     """/proc/cpuinfo, the lines that tell which machine it is."""
     block = "processor\t: {cpu}\nvendor_id\t: GenuineIntel\nmodel name\t: {model}\nflags\t\t: {flags}\n\n"
     return "".join(block.format(cpu=cpu, model=model, flags=flags) for cpu in cpus)
+
+
+def limits(cpu_s: str = "unlimited") -> str:
+    """/proc/PID/limits, as far as a line before and one behind (fs/proc/base.c proc_pid_limits)."""
+    rows = [("Limit", "Soft Limit", "Hard Limit", "Units"), ("Max cpu time", cpu_s, cpu_s, "seconds")]
+    rows.append(("Max file size", "unlimited", "unlimited", "bytes"))
+    return "".join(f"{name:<25} {soft:<20} {hard:<20} {unit:<10}\n" for name, soft, hard, unit in rows)
+
+
+def cpu_stat(usage_us: int, periods: int = 0, throttled: int = 0, throttled_us: int = 0) -> str:
+    """cpu.stat of cgroup v2 with the cpu controller (kernel/sched/core.c cpu_extra_stat_show)."""
+    fields = {"usage_usec": usage_us, "user_usec": usage_us // 2, "system_usec": usage_us - usage_us // 2}
+    fields |= {"nr_periods": periods, "nr_throttled": throttled, "throttled_usec": throttled_us}
+    fields |= {"nr_bursts": 0, "burst_usec": 0}
+    return "".join(f"{name} {value}\n" for name, value in fields.items())

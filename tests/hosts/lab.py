@@ -50,6 +50,15 @@ CGROUPS = {
         f"sys/fs/cgroup{path}/cpuset.cpus.partition": "member\n"
         for path in ("/system.slice", "/kubepods.slice", TUNED.rpartition("/")[0], TUNED)
     },
+    **{
+        f"sys/fs/cgroup{path}/{name}": text
+        for path in ("/kubepods.slice", TUNED.rpartition("/")[0], TUNED)
+        for name, text in (
+            ("cpu.max", "max 100000\n"),
+            ("cpu.stat", kernel.cpu_stat(91_442_310)),
+            ("cpu.stat.local", "throttled_usec 0\n"),
+        )
+    },
 }
 
 

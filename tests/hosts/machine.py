@@ -131,10 +131,16 @@ class Recorded:
         """The files below the recording's directory; thousands of small ones lie in bundles."""
         found = {"recording.json": json.dumps(self.meta, indent=1) + "\n"} if self.meta else {}
         for phase, tree in self.trees.items():
-            bundle = [f"{path}:{line}\n" for path in sorted(tree) if BUNDLED.match(path) for line in _lines(tree[path])]
-            found |= {f"{phase}/{path}": text for path, text in tree.items() if not BUNDLED.match(path)}
+            bundle = [
+                f"{path}:{line}\n" for path in sorted(tree) if _bundled(path, tree[path]) for line in _lines(tree[path])
+            ]
+            found |= {f"{phase}/{path}": text for path, text in tree.items() if not _bundled(path, text)}
             found |= {f"{phase}/bundle.txt": "".join(bundle)} if bundle else {}
         return found
+
+
+def _bundled(path: str, text: str) -> bool:
+    return bool(text and BUNDLED.match(path))
 
 
 def _lines(text: str) -> list[str]:
@@ -172,7 +178,7 @@ def _meta(machine: Machine) -> dict[str, Any]:
         "load": None,
         "work": None,
         "files": modes,
-        "links": {},
+        "links": {f"{end}/proc/self/ns/cgroup": "cgroup:[4026531835]" for end in ("t0", "t1")},
     }
 
 
@@ -206,7 +212,7 @@ def _end(machine: Machine, phase: str, now: int, census: int, runs: int) -> dict
     files.update(_cpuidle(machine, phase, now))
     for thread in machine.threads:
         if thread.gone_us is None or thread.gone_us > runs:
-            files.update(_thread(thread, phase, census, runs))
+            files.update(_thread(machine, thread, phase, census, runs))
     return files
 
 
@@ -289,7 +295,11 @@ def _state(cpu: int, index: int, state: State, usage: int, time_us: int) -> Iter
         yield f"{CPU_DIR}/cpu{cpu}/cpuidle/state{index}/{name}", f"{value}\n"
 
 
-def _thread(thread: Thread, phase: str, census: int, runs: int) -> Iterator[tuple[str, str]]:
+def _is_own(machine: Machine, thread: Thread) -> bool:
+    return not thread.kernel and thread.allowed <= machine.audited
+
+
+def _thread(machine: Machine, thread: Thread, phase: str, census: int, runs: int) -> Iterator[tuple[str, str]]:
     directory = f"proc/{thread.pid}/task/{thread.tid}"
     switches = base(f"switches {thread.tid}", 50_000)
     yield (
@@ -308,6 +318,10 @@ def _thread(thread: Thread, phase: str, census: int, runs: int) -> Iterator[tupl
     )
     yield f"{directory}/schedstat", _run(thread, runs)
     yield f"proc/{thread.pid}/cgroup", f"0::{thread.cgroup}\n"
+    if _is_own(machine, thread):
+        yield f"{directory}/cgroup", f"0::{thread.cgroup}\n"
+        yield f"proc/{thread.pid}/limits", kernel.limits()
+        yield f"proc/{thread.pid}/timers", ""
 
 
 def _run(thread: Thread, now: int) -> str:
@@ -322,8 +336,7 @@ def _sample(machine: Machine, previous: int, now: int, number: int) -> Iterator[
             continue
         directory = f"proc/{thread.pid}/task/{thread.tid}"
         yield f"{directory}/schedstat", _run(thread, now)
-        own = not thread.kernel and thread.allowed <= machine.audited
-        if at(thread.switches, previous) != at(thread.switches, now) and not own:
+        if at(thread.switches, previous) != at(thread.switches, now) and not _is_own(machine, thread):
             often = sorted(thread.on, key=lambda cpu: (-thread.on[cpu], cpu))
             cpu = often[(thread.tid + number) % len(often)]
             yield f"{directory}/stat", kernel.thread_stat(thread.tid, thread.name, thread.state, thread.parent, cpu)

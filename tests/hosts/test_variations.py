@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from auditor.errors import UsageError
-from auditor.model import Audit, Outcome, Status
+from auditor.model import Audit, ExitCode, Outcome, Readiness, Status
 from auditor.verdict import exit_code
 from tests.hosts import variations as make
 from tests.hosts.build import write
-from tests.hosts.machine import Recorded
+from tests.hosts.lab import WITH
+from tests.hosts.machine import Recorded, record
 from tests.hosts.replayed import audit_of, found, one
 from tests.hosts.test_hosts import run
 
@@ -293,3 +294,34 @@ def test_made_by_hand_without_a_window_is_refused(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == ("cpu-audit: the recording does not say how long its window was: give it with --window\n")
     assert run("--from", str(tmp_path / "host"), "--window", "40s").returncode == 0
+
+
+def test_a_limit_of_the_pod_makes_the_host_not_ready(tmp_path: Path) -> None:
+    audit = audit_of(write(make.throttled_pod(), tmp_path))
+    (quota,) = found(audit, "CFG.QUOTA", 1)
+    pod = "/kubepods.slice/kubepods-pod5f0c8a1e.slice"
+    assert (quota.outcome, quota.cpus, quota.title) == (FAIL, (1, 5), f"CPU limit: {pod}")
+    assert quota.detail.startswith(
+        "2 CPUs: 200000 µs in each 100000 µs; 37 of 400 periods throttled, 37 ms summed over CPUs; "
+        "the own cgroups waited 37 ms"
+    )
+    assert quota.fix is not None
+    assert quota.fix.commands == (f"echo max | sudo tee /sys/fs/cgroup{pod}/cpu.max",)
+    assert (audit.verdict.status, audit.readiness.status) == (Status.ISOLATED, Readiness.NOT_READY)
+    assert exit_code(audit.verdict.status, audit.readiness.status) is ExitCode.FOUND
+
+
+@pytest.mark.parametrize("pattern", [r"sys/fs/cgroup/.*/cpu\.max", r"proc/\d+/task/\d+/cgroup"])
+def test_limits_that_were_not_recorded_are_not_known(pattern: str, tmp_path: Path) -> None:
+    for number, spoil in enumerate((Recorded.drop, Recorded.deny)):
+        host = record(WITH)
+        spoil(host, pattern)
+        audit = audit_of(write(host, tmp_path / str(number)))
+        assert one(audit, "CFG.QUOTA", 1).outcome is UNKNOWN
+        assert audit.readiness.reason == "not decided: CPU limit"
+
+
+def test_without_the_namespace_a_limit_may_be_hidden(tmp_path: Path) -> None:
+    host = record(WITH)
+    host.meta["links"] = {}
+    assert one(audit_of(write(host, tmp_path)), "CFG.QUOTA", 1).outcome is UNKNOWN

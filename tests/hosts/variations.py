@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from tests.hosts import kernel_text as kernel
 from tests.hosts.lab import OTHERS, TIMERS, TUNED, WITH, WITHOUT
 from tests.hosts.machine import WINDOW_US, Irq, Machine, PerCpu, Recorded, Thread, at, base, record
 
@@ -261,3 +262,17 @@ def hog_moved_in() -> Recorded:
 def hog_visited() -> Recorded:
     """A hog was moved to CPU 1, and away again or killed there after 3 s: neither end knows of it."""
     return record(_nobodys(busy_s=3, unseen=1))
+
+
+def throttled_pod() -> Recorded:
+    """The pod has a limit of two CPUs, which ran out in 37 of 400 periods."""
+    host = record(WITH)
+    pod = f"sys/fs/cgroup{TUNED.rpartition('/')[0]}"
+    for end, grown in (("t0", 0), ("t1", 37)):
+        host.trees[end][f"{pod}/cpu.max"] = "200000 100000\n"
+        host.trees[end][f"{pod}/cpu.stat"] = kernel.cpu_stat(
+            9000, 100 + 400 * (grown > 0), 5 + grown, 900 + grown * 1000
+        )
+        for level in (pod, f"sys/fs/cgroup{TUNED}"):
+            host.trees[end][f"{level}/cpu.stat.local"] = f"throttled_usec {900 + grown * 1000}\n"
+    return host
