@@ -1,4 +1,4 @@
-"""What keeps the tick of a nohz_full CPU, as far as files tell: a CPU limit, CPU timers.
+"""What keeps the tick of a nohz_full CPU, as far as files tell: several threads, a CPU limit, CPU timers.
 
 Sources: kernel/sched/core.c (sched_can_stop_tick, cfs_task_bw_constrained), kernel/time/posix-cpu-timers.c.
 """
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from auditor.context import Context
 from auditor.model import Evidence, Fix, FixKind
 from auditor.quotas import Quota
+from auditor.rules.multi import compete, own_here, spread_fix
 from auditor.rules.quota_fix import lift_fix, limit_file
 from probes.cpu_timers import CpuTimer, CpuTimers
 from probes.host import ProbeError
 from probes.snapshot import Census
 
-QUOTA, POSIX = "QUOTA-TICK", "TICK.POSIX"
+QUOTA, POSIX, THREADS = "QUOTA-TICK", "TICK.POSIX", "THR.MULTI"
 LEAST_SHARE = 0.5
 """A kept tick comes HZ times a busy second; in a guest some are lost while the hypervisor runs others."""
 SLOWEST_HZ = 100
@@ -61,7 +62,7 @@ def keepers(ctx: Context, cpu: int, per_busy_s: float) -> tuple[Keeper, ...]:
     """What was found that keeps the tick here, which came so often per busy second; the sure ones first."""
     if not in_nohz_full(ctx, cpu):
         return ()
-    found = [*_quota_keepers(ctx, cpu, per_busy_s), *_timer_keepers(ctx, cpu)]
+    found = [*_thread_keepers(ctx, cpu), *_quota_keepers(ctx, cpu, per_busy_s), *_timer_keepers(ctx, cpu)]
     return tuple(sorted(found, key=lambda keeper: not keeper.sure))
 
 
@@ -93,6 +94,20 @@ def keepers_fix(found: Sequence[Keeper]) -> Fix:
         commands=tuple(dict.fromkeys(command for fix in fixes for command in fix.commands)),
         undo="; ".join(dict.fromkeys(fix.undo for fix in fixes if fix.undo)),
     )
+
+
+def _thread_keepers(ctx: Context, cpu: int) -> Iterator[Keeper]:
+    """Own threads that want the CPU at once take turns by the tick: it is theirs, and no disturbance by others."""
+    if compete(ctx, cpu):
+        here = own_here(ctx, cpu)
+        yield Keeper(
+            rule=THREADS,
+            name=f"threads {' '.join(str(runner.key.tid) for runner in here)}",
+            text=f"{len(here)} own threads that share this CPU",
+            sure=True,
+            evidence=(),
+            fix=spread_fix(ctx, here),
+        )
 
 
 def _quota_keepers(ctx: Context, cpu: int, per_busy_s: float) -> Iterator[Keeper]:

@@ -65,11 +65,11 @@ def _judged(ctx: Context, rule: Rule, cpu: int, here: Sequence[Runner], waited: 
         unit="s/s",
         detail=f"{len(here)} own threads may run here: {who}; they waited {waited:.2f} s for the CPU",
         evidence=[Evidence(path="/proc/schedstat", field=f"cpu{cpu} field 8", value=f"+{round(waited * 1e9)}")],
-        fix=_fix(ctx, here) if bad else None,
+        fix=spread_fix(ctx, here) if bad else None,
     )
 
 
-def _fix(ctx: Context, here: Sequence[Runner]) -> Fix:
+def spread_fix(ctx: Context, here: Sequence[Runner]) -> Fix:
     """One thread per CPU, as far as there are CPUs; the scheduler does not spread them where it balances nothing."""
     if len(here) > len(ctx.audited):
         text = (

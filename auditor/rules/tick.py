@@ -13,6 +13,7 @@ from auditor.policy import Limit
 from auditor.rules.base import Rule, bound, judge, rate, weight
 from auditor.rules.fair_server import triples
 from auditor.rules.keepers import Keeper, because, in_nohz_full, keepers, keepers_fix, origin
+from auditor.rules.multi import compete
 from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind
 
@@ -117,7 +118,8 @@ def _outcome(ctx: Context, cpu: int, ticks: Ticks, limit: Limit) -> Outcome:
     least, most = (judge(count, ticks.busy_s, limit) for count in (ticks.least, ticks.most))
     if most is Outcome.PASS:
         return most
-    worst = Outcome.FAIL if claimed(ctx, cpu) else Outcome.WARN
+    own_doing = compete(ctx, cpu) and not ctx.policy.busy_poll
+    worst = Outcome.FAIL if claimed(ctx, cpu) and not own_doing else Outcome.WARN
     if least is Outcome.FAIL or (_hz_of(ctx, ticks.most / ticks.busy_s) and not _may_be_timers(ticks)):
         return worst
     return Outcome.WARN if least is Outcome.WARN else Outcome.UNKNOWN

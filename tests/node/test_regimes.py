@@ -128,7 +128,7 @@ def test_two_threads_that_may_use_both_cpus_pile_up_on_one(regimes: NodeResult) 
     ]
     (tick,) = [f for f in found.findings("TICK.LOC") if f["cpus"] == [cpu]]
     assert tick["outcome"] == "warn"
-    assert "own threads" in tick["detail"]
+    assert "kept by 2 own threads that share this CPU" in tick["detail"]
     assert found.failed() == []
     assert (found.status, found.code) == ("disturbed", 0)
     assert found.document["readiness"]["status"] == "limited"

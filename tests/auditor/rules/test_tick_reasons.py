@@ -261,3 +261,16 @@ def test_refills_that_wake_the_timer_thread_are_the_limits_work() -> None:
     assert only(spinning(**{**given, "limited": {}}), "THR.KBOUND").origin == "kthreads"
     rcuc = replace(thread, name="rcuc/1")
     assert only(spinning(**{**given, "threads": [rcuc]}), "THR.KBOUND").origin == "kthreads"
+
+
+def test_own_threads_that_share_the_cpu_keep_the_tick_themselves() -> None:
+    """Two threads of the workload take turns: a warning, whose fix pins them apart."""
+    pair = [Thread(tid=tid, name="worker", on=cpus(1, 5), switches=400, run_ms=4900) for tid in (100, 101)]
+    given: dict[str, Any] = {"audited": (1, 5), "switches": {1: 800, 5: 0}, "waited_s": {1: 9.8}, "own": pair}
+    tick = next(f for f in findings(spinning(**given), "TICK.LOC") if f.cpus == (1,))
+    assert tick.outcome is Outcome.WARN
+    assert tick.detail.endswith("yet the tick runs: kept by 2 own threads that share this CPU")
+    assert tick.fix is not None
+    assert tick.fix.commands == ("sudo taskset -pc 1 100", "sudo taskset -pc 5 101")
+    polling = next(f for f in findings(spinning(policy=Policy(busy_poll=True), **given), "TICK.LOC") if f.cpus == (1,))
+    assert polling.outcome is Outcome.FAIL
