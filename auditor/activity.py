@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from auditor.context import Context
 from auditor.model import Activity, Counter, CpuActivity, IdleUse, Switches, ThreadSeen
-from auditor.rules.foreign import balance_of, confined, foreign_runners
+from auditor.rules.foreign import balance_of, confined, follows_own, foreign_runners
 from auditor.switches import Runner
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError
@@ -104,6 +104,7 @@ def _switches(ctx: Context, cpu: int) -> Switches:
 
 def _threads(ctx: Context, cpu: int) -> tuple[ThreadSeen, ...]:
     own = [runner for runner in ctx.runners if runner.key in ctx.own and cpu in runner.allowed]
+    own += [runner for runner in ctx.runners if follows_own(ctx, runner) and cpu in runner.allowed]
     seen = [_seen(ctx, cpu, runner) for runner in [*own, *foreign_runners(ctx, cpu)]]
     most = sorted(seen, key=lambda thread: (not thread.own, -(thread.run_ms or 0), -(thread.switches or 0), thread.tid))
     return tuple(most[:MAX_THREADS])
@@ -116,7 +117,7 @@ def _seen(ctx: Context, cpu: int, runner: Runner) -> ThreadSeen:
         tid=runner.key.tid,
         name=runner.status.name,
         kernel=runner.status.kernel,
-        own=runner.key in ctx.own,
+        own=runner.key in ctx.own or follows_own(ctx, runner),
         cgroup=runner.cgroup,
         allowed=format_cpulist(runner.allowed),
         switches=runner.growth.least if exact else None,

@@ -21,6 +21,7 @@ from auditor.model import (
     Outcome,
     Overhead,
     OwnFacts,
+    OwnInterrupt,
     Status,
     WindowFacts,
 )
@@ -108,10 +109,17 @@ def _cpus(ctx: Context) -> CpuSets:
 
 def _own(ctx: Context) -> OwnFacts:
     census = ctx.census
+    interrupts = tuple(
+        OwnInterrupt(irq=item.irq, name=item.name, claim=item.claim.value, fired=item.fired) for item in ctx.own_irqs
+    )
     if isinstance(census, ProbeError):
-        return OwnFacts(source="none", description="no thread is visible", threads=0)
-    source = ctx.own_rule.source if ctx.own else "none"
-    return OwnFacts(source=source, description=describe(ctx.own_rule, census, ctx.own), threads=len(ctx.own))
+        return OwnFacts(source="none", description="no thread is visible", threads=0, interrupts=interrupts)
+    return OwnFacts(
+        source=ctx.own_rule.source if ctx.own else "none",
+        description=describe(ctx.own_rule, census, ctx.own),
+        threads=len(ctx.own),
+        interrupts=interrupts,
+    )
 
 
 def _boot_line(findings: tuple[Finding, ...]) -> str | None:
@@ -128,6 +136,8 @@ def next_command(ctx: Context, facts: RunFacts, findings: tuple[Finding, ...]) -
     words = ["cpu-audit", "run", "--cpus", format_cpulist(left or ctx.targets.audited)]
     if facts.workload is not None:
         words += ["--workload", shlex.quote(facts.workload)]
+    for name in ctx.own_rule.irqs:
+        words += ["--own-irq", shlex.quote(name)]
     states = {line.state for line in coverage(ctx) if line.source.startswith("/proc/")}
     if SourceState.DENIED.value in states:
         words.insert(0, "sudo")

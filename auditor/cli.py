@@ -74,6 +74,14 @@ Workload = Annotated[
         help="Whom the CPUs belong to: PID, command name, unit or cgroup path. Default: threads allowed only there.",
     ),
 ]
+OwnIrqs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--own-irq",
+        metavar="NAME",
+        help="An interrupt of the workload: number, or shell pattern over names (eth0-TxRx-*). Repeatable.",
+    ),
+]
 Root = Annotated[str, typer.Option(metavar="DIR", help="Where the host's root is mounted (/host in a pod).")]
 Load = Annotated[bool, typer.Option("--load", help="Load the housekeeping CPUs with stress-ng, block I/O included.")]
 WorkOption = Annotated[Work | None, typer.Option(help="Start a workload on the audited CPUs.")]
@@ -101,6 +109,7 @@ def run(
     cpus: Cpus = None,
     window: RunWindow = None,
     workload: Workload = None,
+    own_irq: OwnIrqs = None,
     from_: Annotated[
         str | None, typer.Option("--from", metavar="RECORDING", help="Judge a recording instead of this machine.")
     ] = None,
@@ -135,6 +144,7 @@ def run(
         cpus=cpus,
         window_s=parse_window(window or DEFAULT_WINDOW),
         workload=workload,
+        own_irqs=tuple(own_irq or ()),
         root=root,
         load=load,
         work=work.value if work else None,
@@ -156,6 +166,7 @@ def record(
     cpus: Cpus = None,
     window: Window = DEFAULT_WINDOW,
     workload: Workload = None,
+    own_irq: OwnIrqs = None,
     root: Root = "/",
     load: Load = False,
     work: WorkOption = None,
@@ -173,6 +184,7 @@ def record(
         cpus=cpus,
         window_s=parse_window(window),
         workload=workload,
+        own_irqs=tuple(own_irq or ()),
         root=root,
         load=load,
         work=work.value if work else None,
@@ -207,7 +219,8 @@ def _replayed(path: str, options: Options, *, timed: bool) -> Measured:
 
     if options.load or options.work or options.root != "/":
         raise UsageError("--from judges a recording: --root, --load and --work are for a live host")
-    return replay(path, options.cpus, options.workload, options.window_s if timed else None)
+    window_s = options.window_s if timed else None
+    return replay(path, options.cpus, options.workload, window_s, options.own_irqs)
 
 
 def _report(audit: Audit, outputs: list[str], format_: Format) -> None:

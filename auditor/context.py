@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditor.model import Regime
 from auditor.own import OwnRule
+from auditor.own_irqs import OwnIrq, allowances, declared, fed_here, own_io, submitted
 from auditor.policy import Policy
 from auditor.quotas import Quotas, quotas
 from auditor.requested import interpret
@@ -38,6 +39,10 @@ class Context:
     own: frozenset[ThreadKey]
     delta: Delta
     runners: tuple[Runner, ...]
+    own_irqs: tuple[OwnIrq, ...]
+    """Interrupts of the own workload, by number."""
+    allowances: Mapping[ThreadKey, int]
+    """Switches to threads of own interrupts that these explain at most."""
     balances: tuple[Balance, ...] | ProbeError
     version: KernelVersion | None
     """None where the release can't be read or parsed."""
@@ -71,6 +76,20 @@ class Context:
         ends = (self.observation.before.census, self.observation.after.census)
         allowed = [end.statuses for end in ends if isinstance(end, Census)]
         return frozenset(key for key in self.own for end in allowed if key in end and cpu in end[key].allowed)
+
+    @property
+    def own_io(self) -> bool | None:
+        """Whether own processes did block I/O in the window; None where that is not known."""
+        return own_io(self.observation, self.own) if self.own_visible else None
+
+    def own_irq(self, irq: int | None, cpu: int) -> OwnIrq | None:
+        """The own interrupt of this number, if it is known how often it fired on this CPU."""
+        return next((item for item in self.own_irqs if item.irq == irq and cpu in item.fired), None)
+
+    def foreign_part(self, runner: Runner) -> int | None:
+        """Switches to a thread, at most, that no own interrupt explains; None where its switches are not known."""
+        most = runner.growth.most
+        return None if most is None else most - self.allowances.get(runner.key, 0)
 
     def since(self, major: int, minor: int) -> bool:
         """Whether the kernel is known to be at least this release."""
@@ -150,7 +169,14 @@ def prepare(
     delta = diff(observation.before.counters, observation.after.counters, targets.counted, ticks_per_s=ticks_per_s)
     own = own_threads(observation, own_rule)
     everyone = runners(observation)
+    visible = own_visible(observation, own_rule)
     version = _version(observation.facts.kernel.release)
+
+    def balanced(irqs: Sequence[OwnIrq]) -> tuple[Balance, ...] | ProbeError:
+        explained = allowances(everyone, irqs)
+        return _balances(observation, delta, targets, everyone, own, visible=visible, allowances=explained)
+
+    irqs = _own_irqs(observation, delta, targets, own_rule, everyone, own, balanced)
     return Context(
         observation=observation,
         targets=targets,
@@ -159,7 +185,9 @@ def prepare(
         own=own,
         delta=delta,
         runners=everyone,
-        balances=_balances(observation, delta, targets, everyone, own, visible=own_visible(observation, own_rule)),
+        own_irqs=irqs,
+        allowances=allowances(everyone, irqs),
+        balances=balanced(irqs),
         version=version,
         requested=interpret(observation.facts, observation.after.config, version),
         quotas=quotas(observation, own),
@@ -173,6 +201,23 @@ def _version(release: str) -> KernelVersion | None:
         return None
 
 
+def _own_irqs(
+    observation: Observation,
+    delta: Delta,
+    targets: Targets,
+    rule: OwnRule,
+    everyone: tuple[Runner, ...],
+    own: frozenset[ThreadKey],
+    balanced: Callable[[Sequence[OwnIrq]], tuple[Balance, ...] | ProbeError],
+) -> tuple[OwnIrq, ...]:
+    """The named ones, and the queues that turn out to be own when their threads are not counted as foreign."""
+    named = declared(rule.irqs, observation, delta, targets.audited)
+    numbers = {item.irq for item in named}
+    queues = [queue for queue in fed_here(observation, delta, targets.audited) if queue.irq not in numbers]
+    mine = submitted(queues, observation, balanced([*named, *queues]), everyone, own) if queues else []
+    return tuple(sorted([*named, *mine], key=lambda item: item.irq))
+
+
 def _balances(
     observation: Observation,
     delta: Delta,
@@ -181,11 +226,12 @@ def _balances(
     own: frozenset[ThreadKey],
     *,
     visible: bool,
+    allowances: Mapping[ThreadKey, int],
 ) -> tuple[Balance, ...] | ProbeError:
     census = observation.after.census
     if own and isinstance(census, Census) and not census.schedstat:
         return ProbeError("proc/*/task/*/schedstat", "the kernel keeps no switches per thread (CONFIG_SCHED_INFO)")
-    return balances(delta.sched, targets.audited, everyone, own, visible=visible)
+    return balances(delta.sched, targets.audited, everyone, own, visible=visible, allowances=allowances)
 
 
 def own_threads(observation: Observation, rule: OwnRule) -> frozenset[ThreadKey]:

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from auditor.context import Context
 from auditor.model import Coverage
+from probes.delta import RowDelta
 from probes.host import ProbeError, SourceState
-from probes.irq_affinity import IrqAffinities
+from probes.interrupts import InterruptKind
+from probes.irq_affinity import IrqAffinities, is_block_queue
+from probes.irqbalance import Ban
 from probes.isolation import MAX_CGROUPS, Isolation
 from probes.snapshot import Config, Snapshot
 
@@ -36,6 +39,14 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/proc/irq", _worse(*map(_affinity, configs)), "where device interrupts may fire is unknown"
     if isinstance(affinity := configs[1].affinity, IrqAffinities):
         yield "/proc/irq/default_smp_affinity", affinity.default, "where new interrupts will go is unknown"
+    rps = _worse(*(config.rps for config in configs))
+    yield "/sys/class/net/*/queues", rps, "whether packets are steered here (RPS) is unknown"
+    if (unread := _own_io(ctx)) is not None:
+        yield "/proc/*/io", unread, "whose I/O a managed queue served is not known"
+    for balancer in ctx.observation.after.irqbalance:
+        ban = balancer.environment
+        source = ban.path if isinstance(ban, Ban) else f"proc/{balancer.pid}/environ"
+        yield f"/{source}", ban, "what irqbalance was told is only guessed from its configuration"
     boot = _worse(*(isolation.boot for isolation in isolations))
     nohz = _worse(*(isolation.nohz_full for isolation in isolations))
     yield "/sys/devices/system/cpu/isolated", boot, "boot isolation is unknown"
@@ -46,6 +57,21 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
+
+
+def _own_io(ctx: Context) -> object:
+    """The accounting of own processes, where a managed queue fired: None where nothing depends on it."""
+    if not any(
+        is_block_queue(row.actions) and any(row.counts.get(cpu) for cpu in ctx.audited) for row in _devices(ctx)
+    ):
+        return None
+    ends = [end.own_io for end in (ctx.observation.before, ctx.observation.after)]
+    read = [value for end in ends for value in end.values()]
+    return next((value for value in read if isinstance(value, ProbeError)), read or None)
+
+
+def _devices(ctx: Context) -> list[RowDelta]:
+    return [] if isinstance(ctx.delta.interrupts, ProbeError) else ctx.rows(InterruptKind.DEVICE)
 
 
 def _worse(before: object, after: object) -> object:

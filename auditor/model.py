@@ -200,6 +200,17 @@ class CpuSets:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OwnInterrupt:
+    """An interrupt of the own workload; ``fired`` counts its events in the window by audited CPU, as far as known."""
+
+    irq: int
+    name: str
+    claim: str
+    """Why it is own: named with --own-irq, or own I/O"""
+    fired: Mapping[int, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OwnFacts:
     """The workload that the CPUs belong to."""
 
@@ -207,6 +218,7 @@ class OwnFacts:
     """kubelet, workload, work, affinity or none"""
     description: str
     threads: int
+    interrupts: tuple[OwnInterrupt, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

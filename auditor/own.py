@@ -21,6 +21,8 @@ class OwnRule:
     audited: frozenset[int]
     workload: str | None = None
     work_pids: frozenset[int] = frozenset()
+    irqs: tuple[str, ...] = ()
+    """Numbers and shell patterns of action names: own interrupts (auditor/own_irqs.py)."""
     work_timer_hz: float | None = None
     """Timer wake-ups per second and thread, where the workload is ours and we know them."""
     tool_pid: int | None = None

@@ -59,6 +59,7 @@ def _meta(measured: Measured, recorder: Recorder) -> dict[str, object]:
         "arch": observation.facts.kernel.arch,
         "clock_ticks_per_s": 100,
         "workload": own.workload,
+        "own_irqs": list(own.irqs),
         "work_pids": sorted(own.work_pids),
         "work_timer_hz": own.work_timer_hz,
         "overhead": asdict(run.overhead),
@@ -69,7 +70,9 @@ def _meta(measured: Measured, recorder: Recorder) -> dict[str, object]:
     }
 
 
-def replay(path: str, cpus: str | None, workload: str | None, window_s: float | None) -> Measured:
+def replay(
+    path: str, cpus: str | None, workload: str | None, window_s: float | None, own_irqs: tuple[str, ...] = ()
+) -> Measured:
     """A run from a recording. Raises UsageError for one that can't be used."""
     try:
         recording = load_recording(path)
@@ -84,7 +87,7 @@ def replay(path: str, cpus: str | None, workload: str | None, window_s: float | 
         raise UsageError(f"--from {path}: {error}: the CPUs of this host can't be told") from None
     if cpus is None and recording.text("chosen_by"):
         targets = replace(targets, chosen_by=recording.text("chosen_by"))
-    own = _own(recording, targets.audited, workload)
+    own = _own(recording, targets.audited, workload, own_irqs)
     observation = observe(timeline, facts, targets, own)
     window_ns = observation.after.counters.taken_ns - observation.before.counters.taken_ns
     if window_ns <= 0:
@@ -112,13 +115,17 @@ def check_window(path: str, observation: Observation, window_s: float) -> None:
         )
 
 
-def _own(recording: Recording, audited: frozenset[int], workload: str | None) -> OwnRule:
+def _own(recording: Recording, audited: frozenset[int], workload: str | None, own_irqs: tuple[str, ...]) -> OwnRule:
+    """What the recording run was told, unless something else is said now."""
     pids = recording.meta.get("work_pids")
     timer = recording.meta.get("work_timer_hz")
+    irqs = recording.meta.get("own_irqs")
+    recorded = tuple(name for name in irqs if isinstance(name, str)) if isinstance(irqs, list) else ()
     return OwnRule(
         audited=audited,
         workload=workload or recording.text("workload") or None,
         work_pids=frozenset(pid for pid in pids if isinstance(pid, int)) if isinstance(pids, list) else frozenset(),
+        irqs=own_irqs or recorded,
         work_timer_hz=float(timer) if isinstance(timer, (int, float)) and 0 < timer <= MAX_TIMER_HZ else None,
     )
 

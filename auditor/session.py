@@ -48,6 +48,7 @@ class Options:
     cpus: str | None
     window_s: float
     workload: str | None = None
+    own_irqs: tuple[str, ...] = ()
     root: str = "/"
     load: bool = False
     work: str | None = None
@@ -213,6 +214,7 @@ def own_rule(options: Options, targets: Targets, running: list[Running]) -> OwnR
         audited=targets.audited,
         workload=options.workload,
         work_pids=frozenset(child.pid for child in work),
+        irqs=options.own_irqs,
         work_timer_hz=max(timers) if timers else None,
         tool_pid=os.getpid(),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 from auditor.window import Observation
 from probes.delta import SchedDelta
@@ -17,6 +18,7 @@ from probes.host import ProbeError
 from probes.snapshot import Census
 from probes.threads import ThreadKey, ThreadRun, ThreadStatus
 
+NONE: Mapping[ThreadKey, int] = MappingProxyType({})
 NEVER_RAN = ThreadRun(switches=0, run_ns=0)
 
 
@@ -63,9 +65,12 @@ class Balance:
     cpus: tuple[int, ...]
     total: int
     own_least: int
+    """With those to threads of own interrupts."""
     own_most: int | None
     foreign_least: int
     foreign_most: int
+    followed: int = 0
+    """Of the own ones those to threads of own interrupts, at least."""
 
 
 def growth_of(observation: Observation, key: ThreadKey) -> Growth:
@@ -154,17 +159,21 @@ def balances(
     own: frozenset[ThreadKey],
     *,
     visible: bool,
+    allowances: Mapping[ThreadKey, int] = NONE,
 ) -> tuple[Balance, ...] | ProbeError:
     """One balance per group of audited CPUs; CPUs without counters at both ends are left out.
 
-    ``visible``: all own threads are known; else any switch may have been to one of them.
+    ``visible``: all own threads are known; else any switch may have been to one of them. ``allowances``: switches to
+    threads of own interrupts that these explain at most.
     """
     if isinstance(sched, ProbeError):
         return sched
     mine = [runner for runner in all_runners if runner.key in own]
     others = [runner for runner in all_runners if runner.key not in own]
     groups = groups_of(audited, [runner.allowed for runner in mine])
-    return tuple(_balance(group, sched, mine, others, visible=visible) for group in groups if group <= set(sched))
+    return tuple(
+        _balance(group, sched, mine, others, allowances, visible=visible) for group in groups if group <= set(sched)
+    )
 
 
 def _balance(
@@ -172,14 +181,18 @@ def _balance(
     sched: Mapping[int, SchedDelta],
     mine: list[Runner],
     others: list[Runner],
+    allowances: Mapping[ThreadKey, int],
     *,
     visible: bool,
 ) -> Balance:
     total = sum(sched[cpu].switches for cpu in group)
-    own_least = _certain(mine, group)
+    followers = [runner for runner in others if runner.key in allowances]
+    followed = sum(min(allowances[runner.key], _certain([runner], group)) for runner in followers)
+    own_least = _certain(mine, group) + followed
     here = [runner.growth.most for runner in mine if runner.allowed & group]
+    here += [allowances[runner.key] for runner in followers if runner.allowed & group]
     own_most = None if not visible or None in here else sum(most for most in here if most is not None)
-    confined = _certain(others, group)
+    confined = _certain(others, group) - followed
     most = max(0, total - own_least)
     least = 0 if own_most is None else max(0, total - own_most)
     return Balance(
@@ -189,6 +202,7 @@ def _balance(
         own_most=own_most,
         foreign_least=min(most, max(least, confined)),
         foreign_most=most,
+        followed=followed,
     )
 
 

@@ -64,9 +64,10 @@ def bounds(ctx: Context, status: Status, findings: Iterable[Finding] = ()) -> st
         return f"counted for {seconds:.3g} s; not seen: {unseen}"
     judged = all(f.outcome is Outcome.PASS for f in known if f.rule == "TICK.LOC")
     tick = "" if judged else "; the tick was not judged"
+    others = " of others" if any(any(item.fired.values()) for item in ctx.own_irqs) else ""
     return (
         f"no disturbance visible to these counters in {seconds:.3g} s "
-        f"(device interrupts ≤ {3 / seconds:.2g}/s){tick}; not seen: {unseen}"
+        f"(device interrupts{others} ≤ {3 / seconds:.2g}/s){tick}; not seen: {unseen}"
     )
 
 

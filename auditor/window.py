@@ -1,33 +1,37 @@
 """The window: take, sample, take. The same steps on the live host and on a recording, so that both judge alike.
 
-The own threads' switches are read as the last thing before the CPUs' and again as the first thing after them: the CPUs'
-counters lie between two readings, and the arithmetic of foreign switches can carry the uncertainty, not guess it.
+The own threads' switches are read as the last thing before the CPUs' and again as the first thing after them
+(auditor/near.py): the CPUs' counters lie between two readings, and the arithmetic of foreign switches can carry the
+uncertainty, not guess it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Protocol
 
+from auditor.irq_names import check_named
+from auditor.near import Between, kernel_threads, read_between
 from auditor.own import OwnRule
 from auditor.targets import Targets
 from probes.host import Host, ProbeError
-from probes.schedstat import read_schedstat
 from probes.snapshot import (
     Census,
-    Counters,
     Facts,
     Sample,
     Snapshot,
     attempt,
     attempt_list,
+    read_balancers,
     read_census,
     read_config,
     read_counters,
     read_limits,
     read_sample,
 )
+from probes.task_io import read_task_ios
 from probes.threads import ThreadKey, ThreadRun, read_runs
 
 MAX_SAMPLES = 600
@@ -65,25 +69,41 @@ class Observation:
 
 
 def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) -> Observation:
-    """Runs the window. Raises UsageError where the own workload does not exist."""
+    """Runs the window. Raises UsageError where the own workload or an own interrupt does not exist."""
     host = timeline.host("t0")
     config = read_config(host)
     census = attempt(lambda: read_census(host))
     mine = _own(own, census)
     if isinstance(census, Census):
         own.check(census)
+    near = [*sorted(kernel_threads(census, targets.audited) - mine), *sorted(mine)]
     schedstat = isinstance(census, Census) and census.schedstat
+    balancers, own_io = read_balancers(host, census), read_task_ios(host, {key.pid for key in mine})
     limits = read_limits(host, mine)
-    runs, counters = _open(timeline, host, targets.counted, mine, schedstat=schedstat)
-    samples = tuple(_samples(timeline, runs, mine, schedstat=schedstat))
-    host = timeline.host("t1")
-    after = _close(host, targets.counted, timeline.now_ns("t1"), mine, schedstat=schedstat)
+    others = _others(host, near, schedstat=schedstat)
+    # The clock is read when the other threads have been: thousands of them take longer than the counters do.
+    counters = read_counters(host, targets.counted, timeline.now_ns("t0"), schedstat=NOT_YET)
+    check_named(own.irqs, counters.interrupts)
+    steps = timeline.samples()
+    first = list(islice(steps, 1))
+    start = read_between(timeline.host, ("t0", "t0", first[0][0] if first else "t0"), near, schedstat=schedstat)
+    before = Snapshot(
+        config=config,
+        census=census,
+        runs={**others, **start.before},
+        counters=replace(counters, schedstat=start.schedstat),
+        own_io=own_io,
+        irqbalance=balancers,
+        limits=limits,
+    )
+    samples = dict(_samples(timeline, chain(first, steps), start, before.runs, near, schedstat=schedstat))
+    after = _close(timeline, targets.counted, before, samples, near, own, schedstat=schedstat)
     still = _own(own, after.census)
     return Observation(
         facts=facts,
-        before=Snapshot(config=config, census=census, runs=runs, counters=counters, limits=limits),
-        samples=samples,
-        after=replace(after, limits=read_limits(host, still)),
+        before=before,
+        samples=tuple(samples.values()),
+        after=replace(after, limits=read_limits(timeline.host("t1"), still)),
         own_before=mine,
         own_after=still,
     )
@@ -93,41 +113,58 @@ def _own(rule: OwnRule, census: Census | ProbeError) -> frozenset[ThreadKey]:
     return frozenset() if isinstance(census, ProbeError) else rule.threads(census)
 
 
-def _others(host: Host, own: frozenset[ThreadKey], *, schedstat: bool) -> dict[ThreadKey, ThreadRun]:
-    return read_runs(host, [key for key in attempt_list(host) if key not in own], schedstat=schedstat)
-
-
-def _open(
-    timeline: Timeline, host: Host, cpus: Collection[int], own: frozenset[ThreadKey], *, schedstat: bool
-) -> tuple[dict[ThreadKey, ThreadRun], Counters]:
-    """The near end: schedstat last, with the own threads right before it (and right after it in the first sample).
-
-    The clock is read when the other threads have been: thousands of them take longer than the counters do.
-    """
-    others = _others(host, own, schedstat=schedstat)
-    counters = read_counters(host, cpus, timeline.now_ns("t0"), schedstat=NOT_YET)
-    runs = others | read_runs(host, sorted(own), schedstat=schedstat)
-    return runs, replace(counters, schedstat=attempt(lambda: read_schedstat(host)))
+def _others(host: Host, near: Collection[ThreadKey], *, schedstat: bool) -> dict[ThreadKey, ThreadRun]:
+    apart = set(near)
+    return read_runs(host, [key for key in attempt_list(host) if key not in apart], schedstat=schedstat)
 
 
 def _samples(
-    timeline: Timeline, runs: dict[ThreadKey, ThreadRun], own: frozenset[ThreadKey], *, schedstat: bool
-) -> Iterator[Sample]:
-    known = runs
-    for phase, last in timeline.samples():
-        host = timeline.host(phase)
-        sample = read_sample(host, known, sorted(own), timeline.now_ns(phase), last=last, schedstat=schedstat)
-        known = dict(sample.runs)
-        yield sample
+    timeline: Timeline,
+    steps: Iterable[tuple[str, bool]],
+    start: Between,
+    runs: Mapping[ThreadKey, ThreadRun],
+    near: Sequence[ThreadKey],
+    *,
+    schedstat: bool,
+) -> Iterator[tuple[str, Sample]]:
+    """Samples by phase. In the first one the threads near the counters were read already, in the last they will be."""
+    at_hand: Mapping[ThreadKey, ThreadRun] | None = start.after
+    for phase, last in steps:
+        host, now_ns = timeline.host(phase), timeline.now_ns(phase)
+        known = {} if last and at_hand is None else at_hand
+        sample = read_sample(host, runs, near, now_ns, schedstat=schedstat, known=known)
+        runs, at_hand = sample.runs, None
+        yield phase, sample
 
 
-def _close(host: Host, cpus: Collection[int], now_ns: int, own: frozenset[ThreadKey], *, schedstat: bool) -> Snapshot:
-    """The far end: schedstat first, the own threads right after it, then the rest, at last what is no hurry."""
-    sched = attempt(lambda: read_schedstat(host))
-    mine = read_runs(host, sorted(own), schedstat=schedstat)
-    counters = read_counters(host, cpus, now_ns, schedstat=sched)
-    runs = mine | _others(host, own, schedstat=schedstat)
-    return Snapshot(counters=counters, runs=runs, census=attempt(lambda: read_census(host)), config=read_config(host))
+def _close(
+    timeline: Timeline,
+    cpus: Collection[int],
+    before: Snapshot,
+    samples: dict[str, Sample],
+    near: Sequence[ThreadKey],
+    own: OwnRule,
+    *,
+    schedstat: bool,
+) -> Snapshot:
+    """The far end: the CPUs' switches first, with the threads near them right before and after; at last no hurry."""
+    host, now_ns = timeline.host("t1"), timeline.now_ns("t1")
+    last = next(reversed(samples), "t1")
+    end = read_between(timeline.host, (last, "t1", "t1"), near, schedstat=schedstat)
+    if last in samples:
+        samples[last] = replace(samples[last], runs={**samples[last].runs, **end.before})
+    counters = read_counters(host, cpus, now_ns, schedstat=end.schedstat)
+    runs = {**end.after, **_others(host, near, schedstat=schedstat)}
+    census = attempt(lambda: read_census(host))
+    mine = before.own_io.keys() | {key.pid for key in _own(own, census)}
+    return Snapshot(
+        counters=counters,
+        runs=runs,
+        census=census,
+        config=read_config(host),
+        own_io=read_task_ios(host, mine),
+        irqbalance=read_balancers(host, census),
+    )
 
 
 def nothing(phase: str) -> None:

@@ -23,6 +23,9 @@ _MANAGED_NAME = re.compile(
     r"|mpi3mr\d+-msix\d+|megasas\d+-msix\d+|mpt3sas\d+-msix\d+",
     re.ASCII,
 )
+# Of these the queues of nvme and virtio (blk, scsi) are mapped one to one to the CPUs of the interrupt's mask, and fire
+# for what is submitted there (block/blk-mq-cpumap.c); SCSI adapters also choose reply queues by load.
+_FED_NAME = re.compile(r"nvme\d+q[1-9]\d*|virtio\d+-req(uest)?\.\d+|virtio\d+-request", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,6 +101,16 @@ def _read_default(host: Host) -> frozenset[int] | ProbeError:
         return parse_cpumask(host.read(path), path=path)
     except ProbeError as error:
         return error
+
+
+def feeds_from_its_cpus(actions: str) -> bool:
+    """Whether this is a queue whose interrupt fires only for I/O submitted on the CPUs of its mask, by its name."""
+    return bool(actions) and all(_FED_NAME.fullmatch(action) for action in actions.split(", "))
+
+
+def is_block_queue(actions: str) -> bool:
+    """Whether it is a queue of a block device, by its name."""
+    return bool(actions) and all(_MANAGED_NAME.fullmatch(action) for action in actions.split(", "))
 
 
 def is_managed(affinity: IrqAffinity, actions: str, modes_tell: bool) -> bool | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from probes.host import MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
+from probes.irqbalance import only_variables
 from probes.recorded_files import MAX_FILES, MAX_TOTAL_BYTES, META, recorded_files
 from probes.recorded_files import RecordingError as RecordingError
 
@@ -72,7 +73,7 @@ class Recorder:
         """Reads and remembers, also that it failed."""
         path = path.lstrip("/")
         try:
-            text = self._tree.files[path] = self.host.read(path)
+            text = self._tree.files[path] = _harmless(path, self.host.read(path))
         except ProbeError as error:
             self._tree.fail(path, error)
             raise
@@ -100,6 +101,11 @@ class Recorder:
         """Reads and remembers the permission bits."""
         mode = self._tree.modes[path.lstrip("/")] = self.host.mode(path)
         return mode
+
+
+def _harmless(path: str, text: str) -> str:
+    """What may be kept: of a process's environment, which may hold passwords, only what irqbalance is told."""
+    return only_variables(text) if path.startswith("proc/") and path.endswith("/environ") else text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

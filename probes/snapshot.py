@@ -14,10 +14,14 @@ from probes.cpustat import CpuStat, read_cpustat
 from probes.host import Host, ProbeError, SourceState
 from probes.interrupts import Interrupts, read_interrupts
 from probes.irq_affinity import IrqAffinities, read_irq_affinity
+from probes.irqbalance import NAME as IRQBALANCE
+from probes.irqbalance import Irqbalance, read_irqbalance
 from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
+from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
+from probes.task_io import TaskIo
 from probes.threads import (
     KTHREADD,
     ThreadKey,
@@ -54,6 +58,7 @@ class Config:
     online: frozenset[int] | ProbeError
     isolation: Isolation
     affinity: IrqAffinities | ProbeError
+    rps: Rps | ProbeError
     boot_id: str | ProbeError = ""
 
 
@@ -114,6 +119,10 @@ class Snapshot:
     runs: Mapping[ThreadKey, ThreadRun]
     counters: Counters
     limits: OwnLimits = field(default_factory=OwnLimits)
+    own_io: Mapping[int, TaskIo | ProbeError] = field(default_factory=dict)
+    """Block I/O of the own processes; read outside of what the counters span."""
+    irqbalance: tuple[Irqbalance, ...] = ()
+    """Every process of that name."""
 
 
 def attempt(read: Callable[[], T]) -> T | ProbeError:
@@ -141,12 +150,21 @@ def read_config(host: Host) -> Config:
         boot_id=attempt(lambda: host.read(BOOT_ID).strip()),
         isolation=read_isolation(host),
         affinity=attempt(lambda: read_irq_affinity(host)),
+        rps=attempt(lambda: read_rps(host)),
     )
 
 
 def read_limits(host: Host, own: Collection[ThreadKey]) -> OwnLimits:
     """Never raises. Not between the counters: it takes locks of the own processes for a moment."""
     return OwnLimits(cgroups=read_cgroup_cpu(host, own), timers=read_cpu_timers(host, own))
+
+
+def read_balancers(host: Host, census: Census | ProbeError) -> tuple[Irqbalance, ...]:
+    """The irqbalance processes of a census. Never raises."""
+    if isinstance(census, ProbeError):
+        return ()
+    pids = {key.pid for key, status in census.statuses.items() if status.name == IRQBALANCE and not status.kernel}
+    return read_irqbalance(host, pids)
 
 
 def read_counters(
@@ -186,22 +204,20 @@ def read_census(host: Host) -> Census:
 def read_sample(
     host: Host,
     before: Mapping[ThreadKey, ThreadRun],
-    own: Sequence[ThreadKey],
+    near: Sequence[ThreadKey],
     now_ns: int,
     *,
-    last: bool,
     schedstat: bool,
+    known: Mapping[ThreadKey, ThreadRun] | None = None,
 ) -> Sample:
-    """Growth of all threads. The own ones are read nearest to the counters: first, or last in the last sample."""
-    mine = set(own)
-    first = {} if last else read_runs(host, own, schedstat=schedstat)
-    runs = first | read_runs(host, [key for key in attempt_list(host) if key not in mine], schedstat=schedstat)
-    if last:
-        runs |= read_runs(host, own, schedstat=schedstat)
+    """Growth of all threads: first of those ``near`` the counters, unless it is ``known`` (or will be: see window)."""
+    apart = set(near)
+    runs = dict(read_runs(host, near, schedstat=schedstat) if known is None else known)
+    runs |= read_runs(host, [key for key in attempt_list(host) if key not in apart], schedstat=schedstat)
     return Sample(
         taken_ns=now_ns,
         runs=runs,
-        processors=_processors(host, [key for key in moved(before, runs) if key not in mine]),
+        processors=_processors(host, [key for key in moved(before, runs) if key not in apart]),
     )
 
 

@@ -25,6 +25,8 @@ STAT_PROCESSOR = 36
 MAX_THREADS = 400_000
 KTHREADD = 2
 _ID = re.compile(r"[1-9]\d{0,9}", re.ASCII)
+_SERVICE = re.compile(r"(?:ktimers|ksoftirqd|rcuc|irq_work|migration)/[0-9]{1,6}", re.ASCII)
+_IRQ_THREAD = re.compile(r"irq/([0-9]{1,6})-", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
@@ -59,6 +61,20 @@ class ThreadStatus:
     allowed: frozenset[int]
     voluntary_switches: int
     involuntary_switches: int
+
+
+def thread_irq(status: ThreadStatus) -> int | None:
+    """The interrupt that a kernel thread handles, by its name (kernel/irq/manage.c: ``irq/30-eth0``)."""
+    match = _IRQ_THREAD.match(status.name) if status.kernel else None
+    return int(match[1]) if match else None
+
+
+def is_service(status: ThreadStatus) -> bool:
+    """Whether it does for its CPU what other kernels do in interrupts: timers, softirqs, RCU, pushing threads away.
+
+    No such thread is anyone's, and none submits I/O of its own accord.
+    """
+    return status.kernel and len(status.allowed) == 1 and _SERVICE.fullmatch(status.name) is not None
 
 
 def list_threads(host: Host) -> list[ThreadKey]:

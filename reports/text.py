@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from auditor.model import Audit, Cause, Finding, Fix, Kind, Outcome, Status
+from auditor.model import Audit, Cause, Finding, Fix, Kind, Outcome, OwnInterrupt, Status
 from reports.escape import bounded
 from reports.layout import INDENT, MISSING, WIDTH, Column, clip, cpu_list, cpus_named, number, prose, seconds, table
 from reports.shell import shell_lines
@@ -190,8 +190,15 @@ def _measured(audit: Audit) -> list[str]:
     cost = f"{over.cpu_ms} ms CPU, {over.switches} switches, {where}; self-check {over.self_check}"
     parts = [
         f"{cpus_named(audit.cpus.audited)} chosen by {audit.cpus.chosen_by}, own workload: {whose}",
+        *(f"own interrupt: {_own_interrupt(item)}" for item in own.interrupts),
         f"housekeeping {audit.cpus.housekeeping or MISSING}, control {audit.cpus.control or MISSING}",
         f"load: {window.load or 'none'}, work: {window.work or 'none'}, {window.samples} samples from {window.started}",
         f"overhead: {'not recorded' if over.self_check == NOT_RECORDED else cost}",
     ]
     return ["How it was measured", *(line for part in parts for line in prose(part, INDENT, INDENT * 2))]
+
+
+def _own_interrupt(item: OwnInterrupt) -> str:
+    """Its name, why it is own, and how often it fired where."""
+    fired = [f"{number(count)} on CPU {cpu}" for cpu, count in sorted(item.fired.items()) if count]
+    return f"{item.irq} {bounded(item.name, 64)} ({item.claim}): {', '.join(fired) or 'none fired here'}"

@@ -8,12 +8,15 @@ from auditor.rules.doors import CFG_DOMAIN, IRQ_AFFINITY
 from auditor.rules.fair_server import FAIRSRV
 from auditor.rules.foreign import THR_FOREIGN
 from auditor.rules.ipi import IPI_RULES
-from auditor.rules.irq import CFG_IRQAFF, CFG_MIRQ, IRQ_DEVICE, IRQ_MANAGED
+from auditor.rules.irq import CFG_IRQAFF, IRQ_DEVICE, IRQ_MANAGED
+from auditor.rules.irqbalance import CFG_IRQBALANCE
+from auditor.rules.managed import CFG_MIRQ
 from auditor.rules.multi import THR_MULTI
 from auditor.rules.other import IRQ_OTHER
 from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.quota import CFG_QUOTA
+from auditor.rules.rps import CFG_RPS
 from auditor.rules.softirq import SIRQ_RULES
 from auditor.rules.threads import THR_OWNERS, THR_RULES
 from auditor.rules.tick import TICK_LOC
@@ -40,6 +43,8 @@ RULES: tuple[Rule, ...] = (
     CFG_PARTITION,
     CFG_IRQAFF,
     CFG_MIRQ,
+    CFG_RPS,
+    CFG_IRQBALANCE,
     THR_OWNERS,
     THR_MULTI,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from auditor.bootline import boot_fix
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.own_irqs import Claim
 from auditor.rules.base import Rule, always
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
@@ -125,10 +126,18 @@ def active_irqs(ctx: Context) -> tuple[dict[int, str], frozenset[int]]:
 
 
 def routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, IrqAffinity]]:
-    """Active interrupts programmed to fire on this CPU at either end, managed or not.
+    """Active interrupts programmed to fire on this CPU at either end, managed or not; without those named as own.
 
     Raises ProbeError where there is none among those that can be read, and not all can.
     """
+    return [found for found in _routed(ctx, cpu, managed=managed) if found[0] not in _declared(ctx)]
+
+
+def _declared(ctx: Context) -> frozenset[int]:
+    return frozenset(item.irq for item in ctx.own_irqs if item.claim is Claim.DECLARED)
+
+
+def _routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, IrqAffinity]]:
     found: dict[int, tuple[int, str, IrqAffinity]] = {}
     unread: list[ProbeError] = []
     names, always_there = active_irqs(ctx)
@@ -224,9 +233,7 @@ def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:
     for cpu in ctx.audited:
         here = routed(ctx, cpu, managed=False)
         if not here:
-            yield rule.finding(
-                Outcome.PASS, [cpu], detail="no active device interrupt is routed here", origin="door:irq"
-            )
+            yield rule.finding(Outcome.PASS, [cpu], detail=_none_here(ctx, cpu), origin="door:irq")
             continue
         outcome = irq_door(ctx, cpu)
         staying = [item for item in here if not leaving(ctx, cpu, item[2])] or here
@@ -244,6 +251,13 @@ def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:
             fix=steer_fix(ctx, [affinity for _, _, affinity in staying]) if outcome is Outcome.FAIL else None,
             origin="door:irq",
         )
+
+
+def _none_here(ctx: Context, cpu: int) -> str:
+    own = [f"{irq} ({name})" for irq, name, _ in _routed(ctx, cpu, managed=False) if irq in _declared(ctx)]
+    return (
+        f"routed here are only own interrupts: {', '.join(own)}" if own else "no active device interrupt is routed here"
+    )
 
 
 def affinity_evidence(affinity: IrqAffinity) -> Evidence:

@@ -31,6 +31,7 @@ def foreign_runners(ctx: Context, cpu: int) -> list[Runner]:
         runner
         for runner in ctx.runners
         if runner.key not in ctx.own
+        and not follows_own(ctx, runner)
         and (
             (cpu in runner.allowed and confined(ctx, runner))
             or cpu in runner.sightings
@@ -38,6 +39,11 @@ def foreign_runners(ctx: Context, cpu: int) -> list[Runner]:
         )
         and (not quiet or _stayed(runner) or (not idle and came_or_left(ctx, runner, cpu)))
     ]
+
+
+def follows_own(ctx: Context, runner: Runner) -> bool:
+    """Whether it is the thread of an own interrupt, and ran no more often than that fired."""
+    return runner.key in ctx.allowances and ctx.foreign_part(runner) == 0
 
 
 def came_or_left(ctx: Context, runner: Runner, cpu: int) -> bool:
@@ -139,6 +145,8 @@ def _describe(balance: Balance, watchdog: int = 0, own_timers: int = 0) -> str:
         if balance.own_least == balance.own_most
         else f"{balance.own_least} to {balance.own_most or '?'}"
     )
+    if balance.followed:
+        own += f" ({balance.followed} of them threads of own interrupts)"
     foreign = str(balance.foreign_least)
     if balance.foreign_least != balance.foreign_most:
         foreign += f" to {balance.foreign_most}"
@@ -178,7 +186,7 @@ def unnamed_switches(ctx: Context, balance: Balance) -> int:
 def _unnamed(ctx: Context, balance: Balance, least: int) -> int:
     """Foreign switches that no thread confined to these CPUs accounts for."""
     named = sum(
-        runner.growth.least
+        max(0, runner.growth.least - ctx.allowances.get(runner.key, 0))
         for runner in ctx.runners
         if runner.key not in ctx.own and runner.allowed and runner.allowed <= set(balance.cpus)
     )

@@ -9,8 +9,10 @@ from functools import lru_cache
 from auditor.bootline import boot_fix
 from auditor.context import Context, total
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.own_irqs import Claim, OwnIrq
 from auditor.rules.base import Rule, always, bound, judge, rate, settle, weight
-from auditor.rules.doors import irq_door, routed, steer_fix
+from auditor.rules.doors import irq_door, steer_fix
+from auditor.rules.managed import managed_fix, whose
 from probes.cpulist import format_cpulist
 from probes.delta import RowDelta
 from probes.host import ProbeError
@@ -65,22 +67,40 @@ def _check(ctx: Context, rule: Rule, rows: Sequence[RowDelta]) -> Iterator[Findi
     every = ctx.rows(InterruptKind.DEVICE)
     control = ctx.control_rate(lambda cpu: total(every, cpu))
     for cpu in ctx.audited:
-        counts = [(row, row.counts.get(cpu)) for row in rows]
+        own = {row.irq: item for row in rows if (item := ctx.own_irq(row.irq, cpu))}
+        counts = [(row, row.counts.get(cpu)) for row in rows if row.irq not in own]
         known = [(row, count) for row, count in counts if count is not None]
         events = sum(count for _, count in known)
         outcome = judge(events, ctx.window_s, limit)
-        if len(known) < len(rows) and outcome is not Outcome.FAIL:
+        yield from (_own(ctx, rule, cpu, item) for item in own.values() if item.fired[cpu])
+        if len(known) < len(counts) and outcome is not Outcome.FAIL:
             yield _unknown(rule, cpu, [row for row, count in counts if count is None])
             continue
         outcome = settle(outcome, events, control, limit, shut=irq_door(ctx, cpu) in SHUT)
         if events == 0:
-            detail = "none fired here" + (
+            detail = ("no other fired here" if own else "none fired here") + (
                 "" if outcome is Outcome.PASS else "; few fired elsewhere, so nothing is proved"
             )
             yield rule.finding(outcome, [cpu], observed=0, limit=limit.warn, unit="/s", detail=detail)
         for row, count in known:
             if count:
                 yield _fired(ctx, rule, outcome, cpu, row, count)
+
+
+def _own(ctx: Context, rule: Rule, cpu: int, item: OwnIrq) -> Finding:
+    """No noise: shown with its count, and judged by nobody."""
+    count = item.fired[cpu]
+    avoid = Fix(kind=FixKind.WORKLOAD, text="own I/O; to avoid these interrupts submit it from another CPU")
+    return rule.finding(
+        Outcome.NOT_APPLICABLE,
+        [cpu],
+        observed=rate(count, ctx.window_s),
+        unit="/s",
+        title=f"own interrupts: {device_of(item.name)}",
+        detail=f"{item.name} fired {count} times: own ({item.claim.value})",
+        evidence=[Evidence(path="/proc/interrupts", field=f"{item.irq} CPU{cpu}", value=f"+{count}")],
+        fix=avoid if item.claim is Claim.SUBMITTED else None,
+    )
 
 
 def _unknown(rule: Rule, cpu: int, rows: Sequence[RowDelta]) -> Finding:
@@ -95,6 +115,7 @@ def _fired(ctx: Context, rule: Rule, outcome: Outcome, cpu: int, row: RowDelta, 
     device = device_of(row.name)
     rows = [other for other in ctx.rows(InterruptKind.DEVICE) if device_of(other.name) == device]
     control = ctx.control_rate(lambda other: total(rows, other))
+    managed = rule.id == "IRQ.MANAGED"
     return rule.finding(
         outcome,
         [cpu],
@@ -103,9 +124,10 @@ def _fired(ctx: Context, rule: Rule, outcome: Outcome, cpu: int, row: RowDelta, 
         unit="/s",
         title=f"{rule.title}: {device}",
         detail=f"{row.name} fired {count} times"
+        + (whose(ctx, row, cpu) if managed else "")
         + (f"; {device}: at most {control:.3g}/s on a control CPU" if control is not None else ""),
         evidence=[Evidence(path="/proc/interrupts", field=f"{row.label} CPU{cpu}", value=f"+{count}")],
-        fix=_managed_fix(ctx) if rule.id == "IRQ.MANAGED" else _fix(ctx, rows),
+        fix=managed_fix(ctx, row, cpu) if managed else _fix(ctx, rows),
         origin=f"irq:{device}",
         per_second=per_second,
         cost_us_per_s=weight("IRQ", per_second),
@@ -117,37 +139,15 @@ def _fix(ctx: Context, rows: Iterable[RowDelta]) -> Fix:
     affinity = ctx.observation.after.config.affinity
     if isinstance(affinity, ProbeError):
         return boot_fix(ctx)
-    fired = [row for row in rows if any(row.counts.get(cpu) for cpu in ctx.audited) and not _is_managed(ctx, row)]
+    fired = [row for row in rows if not _is_managed(ctx, row) and _disturbed(ctx, row)]
     known = [affinity.irqs.get(row.irq) for row in fired if row.irq is not None]
     movable = [item for item in known if isinstance(item, IrqAffinity)]
     return steer_fix(ctx, movable) if movable else boot_fix(ctx)
 
 
-def _managed_fix(ctx: Context) -> Fix:
-    return boot_fix(
-        ctx,
-        "the kernel owns this queue's affinity: isolcpus=managed_irq moves a queue only while a housekeeping CPU "
-        "shares it; give the device fewer queues (driver parameter), or submit no I/O from these CPUs",
-    )
-
-
-def check_armed(ctx: Context, rule: Rule) -> Iterator[Finding]:
-    """CFG.MIRQ."""
-    for cpu in ctx.audited:
-        armed = routed(ctx, cpu, managed=True)
-        if not armed:
-            yield rule.finding(Outcome.PASS, [cpu], detail="no managed queue is routed here")
-            continue
-        names = ", ".join(f"{irq} ({actions})" for irq, actions, _ in armed[:3]) + (" …" if len(armed) > 3 else "")
-        yield rule.finding(
-            Outcome.WARN,
-            [cpu],
-            observed=len(armed),
-            limit=0,
-            unit="queues",
-            detail=f"armed: {names}; each fires here when I/O is submitted from this CPU",
-            fix=Fix(kind=FixKind.WORKLOAD, text="submit no I/O from these CPUs, or give the device fewer queues"),
-        )
+def _disturbed(ctx: Context, row: RowDelta) -> bool:
+    """Whether it fired on an audited CPU that it does not belong to."""
+    return any(row.counts.get(cpu) and not ctx.own_irq(row.irq, cpu) for cpu in ctx.audited)
 
 
 def check_default(ctx: Context, rule: Rule) -> Iterator[Finding]:
@@ -185,13 +185,6 @@ IRQ_MANAGED = Rule(
     why="""Queues whose affinity the kernel manages (smp_affinity is read-only) follow the CPU that submits the I/O.
 They can't be steered; isolcpus=managed_irq helps only while the queue's mask holds an online housekeeping CPU.""",
     check=check_managed,
-)
-CFG_MIRQ = Rule(
-    id="CFG.MIRQ",
-    title="armed managed queues",
-    kind=Kind.RISK,
-    why="A managed queue whose whole mask is isolated stays on the CPU and fires there once I/O is submitted from it.",
-    check=check_armed,
 )
 CFG_IRQAFF = Rule(
     id="CFG.IRQAFF",

@@ -9,11 +9,16 @@ from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, Kind, Outcome
 from auditor.rules.base import Rule, always, bound, judge_between, maybe_own, never, rate, settle, weight
 from auditor.rules.doors import balanced_inside, domain_state
+from auditor.rules.rps import ORIGIN as RPS
+from auditor.rules.rps import brings_packets, rps_fix
 from probes.host import ProbeError
+from probes.irq_affinity import is_block_queue
 
 TIMERS = ("TIMER", "HRTIMER")
 """Raised by the own threads' timers as well: on PREEMPT_RT sleeps of ordinary threads expire in HRTIMER. How many of
 their wake-ups came so is never known: most timers expire in the interrupt itself."""
+BLOCK, NET = ("BLOCK",), ("NET_RX", "NET_TX")
+"""What device interrupts of the CPU bring: at most one for each of them."""
 
 
 def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
@@ -31,8 +36,8 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
         if name == "SCHED" and balanced_inside(ctx, cpu) and _own_at_work(ctx):
             yield _inside(rule, cpu, counts[cpu], ctx.window_s)
             continue
-        own = ctx.wakeups(cpu)[1] if name in TIMERS else 0
-        least, most = max(0, counts[cpu] - own), counts[cpu]
+        least = max(0, counts[cpu] - _own(ctx, name, cpu))
+        most = least if _followed(ctx, name, cpu) else counts[cpu]
         shut = name == "SCHED" and domain_state(ctx, cpu)[0] is Outcome.PASS
         outcome = settle(judge_between(least, most, ctx.window_s, limit), most, control, limit, shut=shut)
         yield _finding(ctx, rule, outcome, cpu, counts[cpu], least, control)
@@ -45,6 +50,19 @@ def _own_at_work(ctx: Context) -> bool:
     partition to balance for the whole machine (find_new_ilb in kernel/sched/fair.c).
     """
     return any(runner.key in ctx.own and runner.growth.run_ns for runner in ctx.runners)
+
+
+def _own(ctx: Context, name: str, cpu: int) -> int:
+    """How many of them the own threads' timers or the own interrupts may have brought."""
+    if name in TIMERS:
+        return ctx.wakeups(cpu)[1]
+    own = [item for item in ctx.own_irqs if name in (BLOCK if is_block_queue(item.name) else BLOCK + NET)]
+    return sum(item.fired.get(cpu, 0) for item in own)
+
+
+def _followed(ctx: Context, name: str, cpu: int) -> bool:
+    """Whether what own interrupts may have brought, they did bring: packets may also come by RPS."""
+    return name in BLOCK + NET and (name != "NET_RX" or brings_packets(ctx, cpu) is False)
 
 
 def _inside(rule: Rule, cpu: int, count: int, window_s: float) -> Finding:
@@ -64,7 +82,9 @@ def _finding(
 ) -> Finding:
     name = rule.id.removeprefix("SIRQ.")
     limit = ctx.policy.limits[rule.id]
-    detail = f"{raw} ran" + (f", less up to {raw - net} for own timers" if raw != net else "")
+    what = "timers" if name in TIMERS else "interrupts"
+    detail = f"{raw} ran" + (f", less up to {raw - net} for own {what}" if raw != net else "")
+    steered = name == "NET_RX" and bool(brings_packets(ctx, cpu))
     if control is not None and net:
         detail += f"; at most {control:.3g}/s on a control CPU"
     detail += maybe_own(outcome)
@@ -76,8 +96,8 @@ def _finding(
         unit="/s",
         detail=detail,
         evidence=[Evidence(path="/proc/softirqs", field=f"{name} CPU{cpu}", value=f"+{raw}")],
-        fix=_fix(ctx, cpu, name) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
-        origin=f"softirq:{name}",
+        fix=(rps_fix(ctx) if steered else _fix(ctx, cpu, name)) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
+        origin=RPS if steered else f"softirq:{name}",
         per_second=rate(net, ctx.window_s),
         cost_us_per_s=weight("SIRQ", rate(net, ctx.window_s)),
     )

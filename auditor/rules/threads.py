@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from auditor.context import Context
-from auditor.model import Evidence, Finding, Kind, Outcome
+from auditor.model import Evidence, Finding, Fix, Kind, Outcome
 from auditor.own import owners, unrelated
 from auditor.policy import Limit
 from auditor.quotas import Quota
@@ -25,12 +24,13 @@ from auditor.rules.foreign import (
 from auditor.rules.irq import device_of
 from auditor.rules.keepers import limits_name, limits_on
 from auditor.rules.quota_fix import lift_fix
+from auditor.rules.rps import ORIGIN as RPS
+from auditor.rules.rps import brings_packets, is_backlog, rps_fix
 from auditor.rules.service import TIMER_THREADS, is_timer_thread, own_timer_runs
 from auditor.switches import Runner
 from probes.host import ProbeError
 from probes.snapshot import Census
-
-IRQ_THREAD = re.compile(r"irq/([0-9]{1,6})-", re.ASCII)
+from probes.threads import thread_irq
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ def named_runners(ctx: Context, cpu: int, *, kind: str) -> list[Named]:
             chosen.setdefault(group, []).append(runner)
     balance = balance_of(ctx, cpu)
     most = None if balance is None else balance.foreign_most
-    found = [_named(name, exact, moved, members, cpu, most) for (name, exact, moved), members in chosen.items()]
+    found = [_named(ctx, name, exact, moved, members, cpu, most) for (name, exact, moved), members in chosen.items()]
     if kind == "bound":
         found = [
             replace(item, served=own_timer_runs(ctx, cpu)) if is_timer_thread(item.name) else item for item in found
@@ -77,9 +77,11 @@ def _kind(runner: Runner) -> str:
     return "bound" if len(runner.allowed) == 1 else "unbound"
 
 
-def _named(name: str, exact: bool, moved: bool, members: list[Runner], cpu: int, most: int | None) -> Named:
+def _named(
+    ctx: Context, name: str, exact: bool, moved: bool, members: list[Runner], cpu: int, most: int | None
+) -> Named:
     """A switch on the window's edge is theirs if the CPU counted one: their readings enclose those of the CPU."""
-    grown = sum(runner.growth.least if runner.growth.most is None else runner.growth.most for runner in members)
+    grown = sum(_switches(ctx, runner) for runner in members)
     return Named(
         name=name,
         runners=members,
@@ -89,6 +91,11 @@ def _named(name: str, exact: bool, moved: bool, members: list[Runner], cpu: int,
         sightings=sum(runner.sightings.get(cpu, 0) for runner in members),
         moved=moved,
     )
+
+
+def _switches(ctx: Context, runner: Runner) -> int:
+    part = ctx.foreign_part(runner)
+    return max(0, runner.growth.least - ctx.allowances.get(runner.key, 0)) if part is None else part
 
 
 def check_named(ctx: Context, rule: Rule) -> Iterator[Finding]:
@@ -137,8 +144,8 @@ def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
         title=f"{rule.title}: {item.name}",
         detail=f"{item.name}: {_what(item)}{maybe_own(outcome)}",
         evidence=[_evidence(runner, moved=item.moved) for runner in item.runners[:3]],
-        fix=lift_fix(limits) if limits else thread_fix(ctx),
-        origin=f"tick:{limits_name(limits)}" if limits else _origin(ctx, rule, item.name),
+        fix=lift_fix(limits) if limits else _fix(ctx, cpu, item),
+        origin=f"tick:{limits_name(limits)}" if limits else _origin(ctx, rule, cpu, item),
         # Sightings are a part of the foreign switches that THR.FOREIGN counts already.
         per_second=rate(item.foreign, ctx.window_s),
         cost_us_per_s=max(stolen, weight("THR", rate(item.foreign, ctx.window_s))),
@@ -161,12 +168,14 @@ def _ran_here_ms(ctx: Context, cpu: int, item: Named) -> float:
     return min(item.run_ms, time_of_others_ms(ctx, balance))
 
 
-def _origin(ctx: Context, rule: Rule, name: str) -> str:
+def _origin(ctx: Context, rule: Rule, cpu: int, item: Named) -> str:
     """The thread of a threaded interrupt (irq/30-eth0) runs because of that interrupt: they are one cause."""
-    if match := IRQ_THREAD.match(name):
-        rows = () if isinstance(ctx.delta.interrupts, ProbeError) else ctx.delta.interrupts
-        if row := next((row for row in rows if row.irq == int(match[1])), None):
-            return f"irq:{device_of(row.name)}"
+    irq = thread_irq(item.runners[0].status)
+    rows = () if isinstance(ctx.delta.interrupts, ProbeError) else ctx.delta.interrupts
+    if row := next((row for row in rows if irq is not None and row.irq == irq), None):
+        return f"irq:{device_of(row.name)}"
+    if _steered(ctx, cpu, item):
+        return RPS
     return "kthreads" if rule.id == "THR.KBOUND" else "threads"
 
 
@@ -175,6 +184,15 @@ def _limits_behind(ctx: Context, cpu: int, item: Named) -> tuple[Quota, ...]:
     here = limits_on(ctx, cpu) if item.name.startswith(TIMER_THREADS) else ()
     refills = sum(quota.grown.periods for quota in here if quota.grown)
     return here if 2 * refills >= item.foreign > 0 else ()
+
+
+def _fix(ctx: Context, cpu: int, item: Named) -> Fix:
+    return rps_fix(ctx) if _steered(ctx, cpu, item) else thread_fix(ctx)
+
+
+def _steered(ctx: Context, cpu: int, item: Named) -> bool:
+    """Whether the thread runs for packets that RPS sends here."""
+    return is_backlog(item.runners[0].status) and bool(brings_packets(ctx, cpu))
 
 
 def _name_outcome(ctx: Context, rule: Rule, cpu: int, item: Named) -> Outcome:

@@ -30,11 +30,14 @@ from probes.host import ProbeError, SourceState
 from probes.interrupt_text import actions_of, kind_of
 from probes.interrupts import InterruptRow, Interrupts
 from probes.irq_affinity import IrqAffinities, IrqAffinity
+from probes.irqbalance import Irqbalance
 from probes.isolation import Isolation, Partition
 from probes.kernel import Kernel
+from probes.rps import Rps
 from probes.schedstat import CpuSched, SchedStat
 from probes.snapshot import Census, Config, Counters, Facts, OwnLimits, Sample, Snapshot
 from probes.softirqs import Softirqs
+from probes.task_io import TaskIo
 from probes.threads import ThreadKey, ThreadRun, ThreadStatus
 from probes.topology import Topology
 
@@ -174,6 +177,9 @@ def observation(
     affinity: Mapping[int, IrqAffinity | ProbeError] | None = None,
     default_affinity: frozenset[int] | ProbeError = HOUSEKEEPING,
     modes_tell: bool = False,
+    rps: Rps | ProbeError | None = None,
+    io: Mapping[int, tuple[int | None, int | None]] | None = None,
+    balancers: tuple[Irqbalance, ...] = (),
     isolated: frozenset[int] | ProbeError | None = None,
     nohz_full: frozenset[int] | ProbeError | None = None,
     partitions: tuple[Partition, ...] | ProbeError = (),
@@ -200,6 +206,7 @@ def observation(
             cgroup_isolated=gone("cpuset.cpus.isolated") if cgroup_isolated is None else cgroup_isolated,
         ),
         affinity=IrqAffinities(irqs=affinity or {}, default=default_affinity, modes_tell=modes_tell),
+        rps=rps or Rps(queues={}, default=None),
     )
     ends = []
     for after in (False, True):
@@ -213,7 +220,10 @@ def observation(
         )
         runs = {item.key: found for item in people if (found := item.runs(schedstat=schedstat)[-1 if after else 0])}
         census = _census(people, after=after, schedstat=schedstat)
-        ends.append(Snapshot(config=config, census=census, runs=runs, counters=counters))
+        own_io = {pid: _task_io(ends[after]) for pid, ends in (io or {}).items()}
+        ends.append(
+            Snapshot(config=config, census=census, runs=runs, counters=counters, own_io=own_io, irqbalance=balancers)
+        )
     before, after_ = ends
     rule = own_rule or OwnRule(audited=audited_set)
     keys = frozenset(item.key for item in own)
@@ -456,6 +466,11 @@ def group(path: str, limited: Limited, *, after: bool, version: int = 2) -> CpuG
         ),
         waited_us=None if grown.waited_us is None else BASE + grown.waited_us,
     )
+
+
+def _task_io(read_bytes: int | None) -> TaskIo | ProbeError:
+    """None: it can't be read."""
+    return gone("proc/*/io") if read_bytes is None else TaskIo(read_bytes=read_bytes, write_bytes=0)
 
 
 def _census(people: Iterable[Thread], *, after: bool, schedstat: bool) -> Census:

@@ -16,7 +16,7 @@ from auditor.audit import RunFacts, audit, next_command
 from auditor.cli import app
 from auditor.context import Context
 from auditor.engine import run
-from auditor.model import CpuSets, HostFacts, Outcome, OwnFacts, Status, WindowFacts
+from auditor.model import CpuSets, HostFacts, Outcome, OwnFacts, OwnInterrupt, Status, WindowFacts
 from auditor.own import OwnRule
 from auditor.rules import RULES
 from probes.host import SourceState
@@ -75,6 +75,14 @@ def test_whose_cpus_they_were() -> None:
     assert audit(blind, FACTS).own == OwnFacts(source="none", description="no thread is visible", threads=0)
 
 
+def test_which_interrupts_are_theirs() -> None:
+    rule = OwnRule(audited=cpus(1), irqs=("eth0*",))
+    ctx = context(rows={"30 eth0-rx-1": {1: 50}}, own_rule=rule)
+    expected = (OwnInterrupt(irq=30, name="eth0-rx-1", claim="named with --own-irq", fired={1: 50}),)
+    assert audit(ctx, FACTS).own.interrupts == expected
+    assert audit(edit(ctx, "after.census", gone("proc")), FACTS).own.interrupts == expected
+
+
 def test_the_worst_cpu_speaks_and_each_has_its_verdict() -> None:
     found = audit(context(audited=(1, 5), rows={"30 eth0": {5: 50}}, affinity={30: irq(30, cpus(5))}), FACTS)
     assert {cpu: verdict.status for cpu, verdict in found.cpu_verdicts.items()} == {
@@ -109,6 +117,16 @@ MASKED = edit(context(), "after.counters.interrupts", gone("proc/interrupts", So
         ),
         (DENIED, FACTS, "sudo cpu-audit run --cpus 1"),
         (MASKED, FACTS, "cpu-audit run --cpus 1 --root /host"),
+        (
+            context(
+                domains={1: [cpus(0, 1)]},
+                isolated=cpus(),
+                rows={"30 a b": {0: 1}},
+                own_rule=OwnRule(audited=cpus(1), irqs=("30", "a*")),
+            ),
+            FACTS,
+            "cpu-audit run --cpus 1 --own-irq 30 --own-irq 'a*' --load --work spin",
+        ),
         (QUIET, replace(FACTS, workload="a b"), "cpu-audit run --cpus 1 --workload 'a b' --load --work spin"),
         (
             edit(context(audited=(1, 5)), "after.config.online", cpus(0, 1)),

@@ -22,6 +22,7 @@ from auditor.recordings import recording_entries, replay
 from auditor.session import Options, judge, measure
 from auditor.stop import Stop
 from probes.host import TreeHost
+from probes.interrupts import InterruptKind, read_interrupts
 from probes.record import Recorder
 
 pytestmark = pytest.mark.skipif(
@@ -63,6 +64,11 @@ def refused(arguments: Sequence[str], code: int = 2) -> str:
         ([*CPUS, "-o", "/nonexistent/a.json"], r"-o /nonexistent/a.json: there is no directory /nonexistent"),
         ([*CPUS, "-o", "/tmp"], r"no report is written as ''; known are .*"),
         ([*CPUS, "-o", "a.docx"], r"no report is written as '.docx'; known are .*"),
+        (
+            ["--from", str(HOST), "--own-irq", "nvme9q*"],
+            r"--own-irq 'nvme9q\*': no device interrupt has .* nvme0q\d \(.*",
+        ),
+        ([*CPUS, "--own-irq", "nothing-of-this-name"], r"--own-irq 'nothing-of-this-name': no device interrupt .*"),
         (["--from", "/nonexistent"], r"--from /nonexistent: .*"),
         (["--from", ""], r"--from .*"),
         (["--from", "/proc/self/fd"], r"--from .*"),
@@ -208,6 +214,17 @@ def test_a_run_and_its_recording_find_the_same(tmp_path: Path) -> None:
     assert (again.causes, again.cpu_verdicts, again.activity) == (live.causes, live.cpu_verdicts, live.activity)
     assert (again.coverage, again.config, again.overhead) == (live.coverage, live.config, live.overhead)
     assert again == live
+
+
+def test_own_interrupts_are_kept_by_a_recording_and_in_the_document(tmp_path: Path) -> None:
+    rows = read_interrupts(TreeHost()).rows
+    number = next((row.irq for row in rows if row.kind is InterruptKind.DEVICE and row.actions), None)
+    if number is None:
+        pytest.skip("this machine has no device interrupt")
+    target = str(tmp_path / "rec")
+    assert cpu_audit("record", *CPUS, "--window", "1s", "--own-irq", str(number), "-o", target).returncode == 0
+    document = json.loads(cpu_audit("run", "--from", target, "--format", "json").stdout)
+    assert [item["irq"] for item in document["own"]["interrupts"]] == [number]
 
 
 @pytest.mark.parametrize("name", ["rec", "rec.tar.gz"])

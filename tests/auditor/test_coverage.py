@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from auditor.coverage import coverage
 from auditor.model import Coverage
 from probes.cpu_timers import CpuTimers
 from probes.host import SourceState
+from probes.irqbalance import Ban, Irqbalance
 from tests.auditor.build import Thread, context, edit, gone, irq
 
 
@@ -34,6 +36,7 @@ def test_all_is_read() -> None:
         ("counters.cpuidle.1", "/sys/devices/system/cpu/cpu*/cpuidle"),
         ("census", "/proc/*/task"),
         ("config.affinity", "/proc/irq"),
+        ("config.rps", "/sys/class/net/*/queues"),
         ("config.isolation.boot", "/sys/devices/system/cpu/isolated"),
         ("config.isolation.nohz_full", "/sys/devices/system/cpu/nohz_full"),
         ("config.isolation.partitions", "/sys/fs/cgroup cpuset partitions"),
@@ -70,3 +73,22 @@ def test_limits_of_the_workload_that_can_not_be_read() -> None:
     assert states(hidden) == {files: "masked"}
     for known in (CpuTimers(limit_s=denied, timers=()), CpuTimers(limit_s=None, timers=denied)):
         assert states(edit(ctx, "after.limits.timers", {100: known})) == {timers: "denied"}
+
+
+def test_the_accounting_of_own_io_counts_where_a_queue_fired_here() -> None:
+    values: dict[str, Any] = {"own": [Thread(switches=5)], "affinity": {40: irq(40, frozenset({1}))}}
+    quiet = context(rows={"40 nvme0q1": {0: 5}}, io={100: (None, None)}, **values)
+    assert "/proc/*/io" not in {line.source for line in coverage(quiet)}
+    fired = {"40 nvme0q1": {1: 5}}
+    assert states(context(rows=fired, io={100: (None, 5)}, **values)) == {"/proc/*/io": "missing"}
+    assert states(context(rows=fired, io={100: (5, 5)}, **values)) == {}
+    assert "/proc/*/io" in {line.source for line in coverage(context(rows=fired, io={100: (5, 5)}, **values))}
+    assert "/proc/*/io" not in {line.source for line in coverage(context(rows=fired))}
+
+
+def test_what_irqbalance_is_told() -> None:
+    told = Ban(path="proc/7/environ", setting="", cpus=None)
+    denied = gone("proc/8/environ", SourceState.DENIED)
+    balancers = tuple(Irqbalance(pid=pid, environment=env, file=told) for pid, env in ((7, told), (8, denied)))
+    found = {line.source: line.state for line in coverage(context(balancers=balancers))}
+    assert (found["/proc/7/environ"], found["/proc/8/environ"]) == ("read", "denied")

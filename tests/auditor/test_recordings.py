@@ -140,3 +140,25 @@ def test_boots_that_differ_are_refused(copy: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{end}\n")
     assert refused(copy) == "t0 and t1 have different boot ids"
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "found"),
+    [
+        (["127", "iwl*"], (), ("127", "iwl*")),
+        (["127", 5, None], (), ("127",)),
+        ("127", (), ()),
+        (None, (), ()),
+        (["127"], ("132",), ("132",)),
+    ],
+)
+def test_own_interrupts_are_those_of_the_recording_or_those_named_now(
+    copy: Path, told: Any, asked: tuple[str, ...], found: tuple[str, ...]
+) -> None:
+    tell(copy, own_irqs=told)
+    assert replay(str(copy), None, None, None, asked).own.irqs == found
+
+
+def test_an_own_interrupt_that_was_not_there(copy: Path) -> None:
+    with pytest.raises(UsageError, match="--own-irq 'eth9': no device interrupt"):
+        replay(str(copy), None, None, None, ("eth9",))

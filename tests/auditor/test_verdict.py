@@ -19,6 +19,7 @@ from auditor.model import (
     Status,
     Verdict,
 )
+from auditor.own import OwnRule
 from auditor.policy import Policy
 from auditor.rules import BY_ID, RULES
 from auditor.verdict import exit_code, judge_cpu, overall, readiness
@@ -117,6 +118,10 @@ def test_isolated_is_printed_with_its_bound() -> None:
         "no disturbance visible to these counters in 30 s (device interrupts ≤ 0.1/s); "
         "not seen: SMI, cache and memory contention"
     )
+    rule = OwnRule(audited=cpus(1), irqs=("30",))
+    for fired, whose in ((1, " of others"), (0, "")):
+        own = judge_cpu(context(window_s=30, rows={"30 eth0": {1: fired}}, own_rule=rule), PASSED, 1)
+        assert f"(device interrupts{whose} ≤ 0.1/s)" in own.bounds
     guest = judge_cpu(context(window_s=10, hypervisor="KVM"), said(TICK_LOC=Outcome.NOT_APPLICABLE), 1)
     assert guest.bounds == (
         "no disturbance visible to these counters in 10 s (device interrupts ≤ 0.3/s); the tick was not judged; "

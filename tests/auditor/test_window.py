@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from auditor.errors import UsageError
+from auditor.near import TRIES
 from auditor.own import OwnRule
 from auditor.replay import ReplayTimeline
 from auditor.targets import Targets
@@ -78,11 +79,15 @@ class Steps:
     log: list[str] = field(default_factory=list)
     interrupted: bool = False
     tids: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    own: dict[str, int] = field(default_factory=lambda: {"t0": 10, "samples/0001": 10, "samples/0002": 90, "t1": 90})
+    """Switches of the own thread, where they are not those of everyone."""
 
     def host(self, phase: str) -> Host:
         self.log.append(f"[{phase}]")
         n = {"t0": 10, "t1": 90}.get(phase) or 20 + int(phase[-1])
-        return Logged(DictHost(files(n, *self.tids.get(phase, ()))), self.log)
+        own = {OWN: f"{self.own[phase]} 0 {self.own[phase]}\n"} if phase in self.own else {}
+        texts = files(n, *self.tids.get(phase, ()))
+        return Logged(DictHost(texts | {path: text for path, text in own.items() if path in texts}), self.log)
 
     def now_ns(self, phase: str) -> int:
         self.log.append("clock")
@@ -131,6 +136,49 @@ def test_limits_of_the_own_threads_are_read_outside_of_the_counters() -> None:
         assert read["t1"].index(path) > read["t1"].index("proc/100/task/100/status")
         assert steps.log.count(path) == 2
     assert not [path for path in steps.log if path in ("proc/200/limits", "proc/200/task/200/cgroup")]
+
+
+def test_while_an_own_thread_moves_both_are_read_again() -> None:
+    steps = Steps(own={})
+    seen = observe(steps, read_facts(DictHost(files(1))), TARGETS, OwnRule(audited=cpus(1)))
+    read = phases(steps.log)
+    assert [path for path in read["t0"] if path in (OWN, CPUS)][-2 * TRIES :] == [OWN, CPUS] * TRIES
+    assert [path for path in read["samples/0001"] if path in (OWN, OTHER)] == [OWN] * TRIES + [OTHER]
+    assert [path for path in read["t1"] if path in (OWN, CPUS)][: 2 * TRIES] == [CPUS, OWN] * TRIES
+    own = ThreadKey(pid=100, tid=100)
+    assert [sample.runs[own].switches for sample in seen.samples] == [21, 22]
+    assert (seen.before.runs[own].switches, seen.after.runs[own].switches) == (10, 90)
+
+
+def test_one_sample_has_both_readings() -> None:
+    own = ThreadKey(pid=100, tid=100)
+    seen = observe(Steps(sizes=1), read_facts(DictHost(files(1))), TARGETS, OwnRule(audited=cpus(1)))
+    assert len(seen.samples) == 1
+    assert seen.samples[0].runs[own].switches == 10
+
+
+def test_a_recording_without_samples_has_none() -> None:
+    seen = observe(Steps(sizes=0), read_facts(DictHost(files(1))), TARGETS, OwnRule(audited=cpus(1)))
+    assert seen.samples == ()
+    assert seen.after.runs[ThreadKey(pid=100, tid=100)].switches == 90
+
+
+def test_an_own_interrupt_that_is_not_there_is_refused_before_the_window() -> None:
+    steps = Steps()
+    with pytest.raises(UsageError, match="--own-irq '30': no device interrupt"):
+        observe(steps, read_facts(DictHost(files(1))), TARGETS, OwnRule(audited=cpus(1), irqs=("30",)))
+    assert "[samples/0001]" not in steps.log
+
+
+def test_the_io_of_own_processes_is_read_outside_of_the_counters() -> None:
+    steps = Steps()
+    seen = observe(steps, read_facts(DictHost(files(1))), TARGETS, OwnRule(audited=cpus(1)))
+    read = phases(steps.log)
+    assert read["t0"].index("proc/100/io") < read["t0"].index("proc/interrupts")
+    assert read["t1"].index("proc/100/io") > read["t1"].index("proc/interrupts")
+    assert "proc/200/io" not in steps.log
+    assert isinstance(seen.before.own_io[100], ProbeError)
+    assert isinstance(seen.after.own_io[100], ProbeError)
 
 
 def test_the_stat_of_own_threads_is_never_read() -> None:

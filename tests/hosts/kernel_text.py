@@ -27,6 +27,12 @@ def cpumask(cpus: Collection[int], width: int = 2) -> str:
     return format_cpumask(cpus).rjust(width, "0") + "\n"
 
 
+def process_io(*, read_bytes: int) -> str:
+    """/proc/PID/io of a process that wrote nothing."""
+    counts = {"rchar": read_bytes, "wchar": 0, "syscr": 9, "syscw": 0, "read_bytes": read_bytes, "write_bytes": 0}
+    return "".join(f"{name}: {count}\n" for name, count in counts.items()) + "cancelled_write_bytes: 0\n"
+
+
 def interrupt_row(label: str, counts: Iterable[int], text: str) -> str:
     """One row of /proc/interrupts."""
     return f"{label:>{LABEL_WIDTH}}: " + "".join(f"{count:10} " for count in counts) + text + "\n"

@@ -206,6 +206,7 @@ def _end(machine: Machine, phase: str, now: int, census: int, runs: int) -> dict
         f"{CPU_DIR}/isolated": kernel.cpulist(machine.isolated),
         f"{CPU_DIR}/nohz_full": kernel.nohz_full(machine.isolated),
         "proc/irq/default_smp_affinity": kernel.cpumask(machine.default_affinity),
+        **{f"sys/class/net/{name}/queues/rx-0/rps_cpus": kernel.cpumask(frozenset()) for name in ("lo", "wlp0s20f3")},
     }
     files.update(machine.cgroups)
     files.update(_affinities(machine))
@@ -213,6 +214,8 @@ def _end(machine: Machine, phase: str, now: int, census: int, runs: int) -> dict
     for thread in machine.threads:
         if thread.gone_us is None or thread.gone_us > runs:
             files.update(_thread(machine, thread, phase, census, runs))
+            if _is_own(machine, thread):
+                files[f"proc/{thread.pid}/io"] = kernel.process_io(read_bytes=1 << 20)
     return files
 
 

@@ -113,15 +113,29 @@ def _unpack(package: str, version: str, root: Path) -> None:
     (deb,) = downloads.glob("*.deb")
     _run(["dpkg", "-x", str(deb), str(root)])
     shutil.rmtree(downloads)
+
+
+def _unpack_kernel(package: str, version: str, root: Path) -> None:
+    _unpack(package, version, root)
     (modules,) = (root / "lib" / "modules").iterdir()
     _run(["depmod", "-b", str(root), modules.name])
+
+
+def _place(package: str, version: str) -> Path:
+    return cache_dir() / f"{package}_{version.replace(':', '%3a')}"
+
+
+def fetch_package(package: str) -> Path:
+    """The files of a package that is not installed here, as its service would start on this machine."""
+    shown = _run(["apt-cache", "show", "--no-all-versions", package])
+    version = next(line.split()[1] for line in shown.splitlines() if line.startswith("Version: "))
+    return _cached(_place(package, version), functools.partial(_unpack, package, version))
 
 
 def fetch_kernel(kernel: str) -> Kernel:
     """The newest kernel of a series, downloaded by apt and unpacked; nothing is installed on the host."""
     package, version = kernel_package(kernel)
-    target = cache_dir() / f"{package}_{version.replace(':', '%3a')}"
-    root = _cached(target, functools.partial(_unpack, package, version))
+    root = _cached(_place(package, version), functools.partial(_unpack_kernel, package, version))
     (modules,) = (root / "lib" / "modules").iterdir()
     return Kernel(root=root, release=modules.name)
 

@@ -40,6 +40,16 @@ def audit(name: str, *options: str, cpus: str = AUDITED, window: str = "10s", lo
     return f"{' '.join(words)} {files}; echo $? >$OUT/{name}.code"
 
 
+def obey(name: str, rule: str) -> str:
+    """The lines that type what an audit tells to type for a rule, each command once; NAME.obeyed is how that ended."""
+    return f"""{PYTHON} -S -c '
+import json, os
+found = json.load(open(os.environ["OUT"] + "/{name}.json"))["findings"]
+lines = [line for f in found if f["rule"] == "{rule}" and f["fix"] for line in f["fix"]["commands"]]
+print("\\n".join(dict.fromkeys(lines)))
+' | sed "s/sudo //" >$OUT/{name}.sh; sh -e $OUT/{name}.sh; echo $? >$OUT/{name}.obeyed"""
+
+
 @dataclass(frozen=True)
 class Judged:
     """An audit as the command line gave it."""

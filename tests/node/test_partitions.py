@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.node.audits import NOISE, PYTHON, TSC, audit, judged
+from tests.node.audits import NOISE, TSC, audit, judged, obey
 from tests.node.fleet import Scenario
 from tests.node.node import NodeResult
 
@@ -26,15 +26,6 @@ echo 1,3 >/sys/fs/cgroup/pods/latency/cpuset.cpus
 echo isolated >/sys/fs/cgroup/pods/latency/cpuset.cpus.partition
 cat /sys/fs/cgroup/pods/latency/cpuset.cpus.partition >$OUT/invalid.state"""
 REPAIRED = "cat /sys/fs/cgroup/pods/latency/cpuset.cpus.partition >$OUT/repaired.state"
-
-
-def obey(name: str, rule: str) -> str:
-    """Types the commands that an audit tells to type for a rule."""
-    return f"""{PYTHON} -S -c '
-import json, os
-found = json.load(open(os.environ["OUT"] + "/{name}.json"))["findings"]
-print("\\n".join(line for f in found if f["rule"] == "{rule}" and f["fix"] for line in f["fix"]["commands"]))
-' | sed "s/sudo //" >$OUT/{name}.sh; sh -e $OUT/{name}.sh; echo $? >$OUT/{name}.obeyed"""
 
 
 def scenario(kernel: str) -> Scenario:

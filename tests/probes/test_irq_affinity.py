@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.host import DictHost, ProbeError, SourceState
-from probes.irq_affinity import IrqAffinities, IrqAffinity, is_managed, read_irq_affinity
+from probes.irq_affinity import (
+    IrqAffinities,
+    IrqAffinity,
+    feeds_from_its_cpus,
+    is_block_queue,
+    is_managed,
+    read_irq_affinity,
+)
 from tests.probes.collected import BOOTED, text_of
 
 
@@ -153,3 +160,25 @@ def test_booted_guest() -> None:
         "virtio2-input.0": (frozenset({0}), False),
         "virtio2-output.0": (frozenset({4}), False),
     }
+
+
+@pytest.mark.parametrize(
+    ("actions", "block", "fed"),
+    [
+        ("nvme0q1", True, True),
+        ("nvme0q0", False, False),
+        ("virtio1-req.0", True, True),
+        ("virtio1-request", True, True),
+        ("virtio0-requests", False, False),
+        ("mpt3sas0-msix2", True, False),
+        ("megasas0-msix2", True, False),
+        ("eth0-rx-1", False, False),
+        ("nvme0q1, nvme1q1", True, True),
+        ("nvme0q1, eth0", False, False),
+        ("", False, False),
+    ],
+)
+def test_queues_of_block_devices_and_those_that_fire_for_their_own_cpus_only(
+    actions: str, block: bool, fed: bool
+) -> None:
+    assert (is_block_queue(actions), feeds_from_its_cpus(actions)) == (block, fed)

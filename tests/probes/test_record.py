@@ -177,6 +177,24 @@ def test_what_worked_outranks_what_failed_before_or_after() -> None:
     assert tree.errors == {}
 
 
+@pytest.mark.parametrize("path", ["proc/7/environ", "/proc/7/environ", "proc/7/task/8/environ"])
+def test_of_an_environment_only_what_irqbalance_is_told_is_kept(tmp_path: Path, path: str) -> None:
+    whole = "TOKEN=secret\0IRQBALANCE_BANNED_CPULIST=1\0PASSWORD=secret\n\0"
+    kept = "IRQBALANCE_BANNED_CPULIST=1\0"
+    texts = {path.lstrip("/"): whole, "proc/8/environ": "TOKEN=secret\0", "proc/9/notenviron": whole}
+    recorder = Recorder(DictHost(texts))
+    for phase in ("t0", "t1"):
+        recorder.phase(phase)
+        assert recorder.read(path) == kept
+        assert recorder.read("proc/8/environ") == ""
+        assert recorder.read("proc/9/notenviron") == whole
+        del recorder.trees[phase].files["proc/9/notenviron"]
+    assert b"secret" not in b"".join(data for _, data in files_of(recorder))
+    for recording in both_ways(tmp_path, recorder):
+        assert recording.trees["t0"].host().read(path) == kept
+        assert recording.trees["t0"].host().read("proc/8/environ") == ""
+
+
 def test_a_phase_may_be_entered_again() -> None:
     recorder = Recorder(HOST)
     recorder.read("proc/stat")

@@ -10,6 +10,7 @@ from probes.snapshot import (
     Sample,
     attempt,
     attempt_list,
+    read_balancers,
     read_census,
     read_config,
     read_counters,
@@ -160,33 +161,53 @@ def test_only_threads_that_moved_are_asked_for_their_cpu_and_own_ones_never() ->
     stays = ThreadRun(run_ns=5000, switches=9)
     less = ThreadRun(run_ns=4000, switches=8)
     host = Counting(files)
-    found = read_sample(host, {key(7): less, key(8): stays, key(9): less}, [key(7)], 5, last=False, schedstat=True)
+    found = read_sample(host, {key(7): less, key(8): stays, key(9): less}, [key(7)], 5, schedstat=True)
     assert found == Sample(
         taken_ns=5, runs=dict.fromkeys([key(7), key(8), key(9), key(10)], stays), processors={key(9): 1, key(10): 3}
     )
     assert [path for path in host.reads if path.endswith("/stat")] == ["proc/9/task/9/stat", "proc/10/task/10/stat"]
 
 
-@pytest.mark.parametrize(("last", "order"), [(False, [8, 7, 9]), (True, [7, 9, 8])])
-def test_own_threads_are_read_nearest_to_the_counters(last: bool, order: list[int]) -> None:
+@pytest.mark.parametrize(("known", "order"), [(None, [8, 7, 9]), ({}, [7, 9])])
+def test_threads_near_the_counters_are_read_first_or_elsewhere(
+    known: dict[ThreadKey, ThreadRun] | None, order: list[int]
+) -> None:
     host = Counting({**thread(7), **thread(8), **thread(9)})
-    read_sample(host, {}, [key(8)], 5, last=last, schedstat=True)
+    read_sample(host, {}, [key(8)], 5, known=known, schedstat=True)
     seen = [int(path.split("/")[1]) for path in host.reads if path.endswith("/schedstat")]
     assert seen == order
 
 
+def test_what_is_known_of_them_is_kept() -> None:
+    known = {key(8): ThreadRun(switches=3, run_ns=4)}
+    assert read_sample(DictHost({}), {}, [key(8)], 5, known=known, schedstat=True).runs == known
+
+
 def test_a_thread_that_ends_before_its_cpu_is_read_is_left_out() -> None:
     host = DictHost(without(thread(7), "proc/7/task/7/stat"))
-    found = read_sample(host, {}, [], 5, last=False, schedstat=True)
+    found = read_sample(host, {}, [], 5, schedstat=True)
     assert list(found.runs) == [key(7)]
     assert found.processors == {}
 
 
 def test_own_threads_that_ended_and_a_host_without_processes() -> None:
-    assert read_sample(DictHost({}), {}, [key(8)], 5, last=True, schedstat=True) == Sample(taken_ns=5, runs={})
+    assert read_sample(DictHost({}), {}, [key(8)], 5, schedstat=True) == Sample(taken_ns=5, runs={})
 
 
 def test_this_machine() -> None:
     census = read_census(TreeHost())
     assert census.statuses
     assert set(census.cgroups) == {one.pid for one in census.statuses}
+
+
+def test_only_processes_of_that_name_are_asked_what_irqbalance_is_told() -> None:
+    files = {
+        **KTHREADD,
+        **thread(70, name="irqbalance"),
+        **thread(72, name="nginx"),
+    }
+    host = Counting({**files, "proc/70/environ": "A=b\0"})
+    (found,) = read_balancers(host, read_census(host))
+    assert (found.pid, isinstance(found.environment, ProbeError)) == (70, False)
+    assert [path for path in host.reads if path.endswith("environ")] == ["proc/70/environ"]
+    assert read_balancers(host, ProbeError("proc", "none")) == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from probes.threads import (
     ThreadRun,
     ThreadStatus,
     has_schedstat,
+    is_service,
     list_threads,
     moved,
     parse_cgroup,
@@ -30,6 +32,7 @@ from probes.threads import (
     read_run,
     read_runs,
     read_status,
+    thread_irq,
 )
 from tests.probes.collected import CASES
 from tests.probes.outcome import outcome
@@ -323,3 +326,37 @@ def test_five_thousand_threads_are_read_in_linear_time() -> None:
     assert len(found) == 5000
     assert time.process_time() - start < 2
     assert len({id(one.allowed) for one in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "irq"),
+    [
+        ("irq/30-eth0", True, 30),
+        ("irq/30-s-eth0", True, 30),
+        ("irq/30-", True, 30),
+        ("irq/30", True, None),
+        ("xirq/30-eth0", True, None),
+        ("irq/30-eth0", False, None),
+    ],
+)
+def test_the_interrupt_of_a_thread(name: str, kernel: bool, irq: int | None) -> None:
+    assert thread_irq(replace(parse_status(status(name=name)), kernel=kernel)) == irq
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "kernel", "service"),
+    [
+        ("ktimers/1", "1", True, True),
+        ("ksoftirqd/1", "1", True, True),
+        ("rcuc/1", "1", True, True),
+        ("migration/1", "1", True, True),
+        ("irq_work/1", "1", True, True),
+        ("ktimers/1", "0-1", True, False),
+        ("ktimers/1", "1", False, False),
+        ("kworker/1:0", "1", True, False),
+        ("rcuop/1", "1", True, False),
+        ("migration/1x", "1", True, False),
+    ],
+)
+def test_services_of_a_cpu(name: str, allowed: str, kernel: bool, service: bool) -> None:
+    assert is_service(replace(parse_status(status(name=name, allowed=allowed)), kernel=kernel)) is service

@@ -24,6 +24,7 @@ from auditor.model import (
     Outcome,
     Overhead,
     OwnFacts,
+    OwnInterrupt,
     Readiness,
     ReadinessVerdict,
     Regime,
@@ -229,7 +230,15 @@ NOT_ISOLATED = Audit(
         started="2026-03-02T03:04:05Z", window_ms=40_001, requested_ms=40_000, samples=39, load=None, work=None
     ),
     cpus=CpuSets(audited="1,5", control="0,2-4,6-7", housekeeping="0,2-4,6-7", chosen_by="kubelet"),
-    own=OwnFacts(source="kubelet", description="pod bench/tuned, container cyclictest", threads=3),
+    own=OwnFacts(
+        source="kubelet",
+        description="pod bench/tuned, container cyclictest",
+        threads=3,
+        interrupts=(
+            OwnInterrupt(irq=131, name="nvme0q5", claim="own I/O", fired={1: 0, 5: 1250}),
+            OwnInterrupt(irq=140, name="ens1f0-TxRx-1", claim="named with --own-irq", fired={1: 0, 5: 0}),
+        ),
+    ),
     verdict=Verdict(
         status=Status.NOT_ISOLATED,
         reason="316/s SCHED softirqs (limit 1/s): CPUs 1,5 are still in a scheduler domain; 6 more rules fail",

@@ -18,6 +18,7 @@ from auditor.model import (
     Finding,
     Fix,
     IdleUse,
+    OwnInterrupt,
     Setting,
     Switches,
     ThreadSeen,
@@ -61,6 +62,9 @@ _causes = st.builds(
     Cause, title=names, rules=few(names, 3), cpus=cpu_tuples, share=st.none() | numbers,
     per_second=st.none() | numbers, fix=st.none() | _fixes,
 )  # fmt: skip
+_own_interrupts = st.builds(
+    OwnInterrupt, irq=counts, name=names, claim=names, fired=st.dictionaries(cpu_ids, counts, max_size=3)
+)
 _verdicts = st.builds(Verdict, reason=names, bounds=names)
 _counters = st.builds(Counter, label=names, name=names, count=maybe_counts, per_second=st.none() | numbers)
 _threads = st.builds(
@@ -86,7 +90,7 @@ def audits() -> st.SearchStrategy[Audit]:
             host=_renamed(draw, base.host, hypervisor=st.none() | names, hz=maybe_counts),
             window=_renamed(draw, base.window, load=st.none() | names, work=st.none() | names),
             cpus=_renamed(draw, base.cpus),
-            own=_renamed(draw, base.own),
+            own=_renamed(draw, base.own, interrupts=few(_own_interrupts)),
             verdict=draw(_verdicts),
             readiness=_renamed(draw, base.readiness),
             cpu_verdicts={cpu: draw(_verdicts) for cpu in sorted(ids)},

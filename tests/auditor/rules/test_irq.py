@@ -8,6 +8,7 @@ import pytest
 
 from auditor.context import Context
 from auditor.model import Evidence, FixKind, Outcome
+from auditor.own import OwnRule
 from auditor.rules.irq import device_of
 from probes.host import SourceState
 from probes.interrupts import InterruptRow
@@ -169,6 +170,63 @@ def test_managed_queues_are_counted_apart_with_advice_of_their_own() -> None:
     assert found.fix.commands == ()
 
 
+def declared(*names: str, **given: Any) -> Context:
+    values: dict[str, Any] = {
+        "rows": {"30 eth0-rx-1": {1: 500, 0: 50}, "31 usb1": {1: 0, 0: 50}},
+        "affinity": {30: irq(30, cpus(1)), 31: irq(31, cpus(0))},
+        "own_rule": OwnRule(audited=cpus(1), irqs=names),
+    }
+    return context(**{**values, **given})
+
+
+def test_a_named_interrupt_is_shown_and_no_noise() -> None:
+    ctx = declared("eth0-*")
+    own, others = findings(ctx, "IRQ.DEVICE")
+    assert (own.outcome, own.observed, own.title, own.fix) == (
+        Outcome.NOT_APPLICABLE,
+        50,
+        "own interrupts: eth0",
+        None,
+    )
+    assert own.detail == "eth0-rx-1 fired 500 times: own (named with --own-irq)"
+    assert (others.outcome, others.observed, others.detail) == (Outcome.PASS, 0, "no other fired here")
+    door = only(ctx, "IRQ.AFFINITY")
+    assert (door.outcome, door.detail) == (Outcome.PASS, "routed here are only own interrupts: 30 (eth0-rx-1)")
+
+
+def test_what_is_not_named_is_noise_as_ever() -> None:
+    ctx = declared("eth0-*", rows={"30 eth0-rx-1": {1: 500}, "31 usb1": {1: 17}})
+    assert [(f.outcome, f.title) for f in findings(ctx, "IRQ.DEVICE")] == [
+        (Outcome.NOT_APPLICABLE, "own interrupts: eth0"),
+        (Outcome.FAIL, "device interrupts: usb1"),
+    ]
+    ctx = declared("eth0-*", affinity={30: irq(30, cpus(1)), 31: irq(31, cpus(1))})
+    assert only(ctx, "IRQ.AFFINITY").detail == "routed here: 31 (usb1)"
+    assert outcomes(declared("usb1"), "IRQ.AFFINITY") == [Outcome.FAIL]
+
+
+def test_queues_of_one_device_may_be_own_in_part() -> None:
+    rows = {"30 eth0-rx-1": {1: 500}, "31 eth0-rx-2": {1: 500}}
+    ctx = declared("eth0-rx-1", rows=rows, affinity={30: irq(30, cpus(1)), 31: irq(31, cpus(1))})
+    _, noise = findings(ctx, "IRQ.DEVICE")
+    assert (noise.outcome, noise.fix and noise.fix.commands) == (
+        Outcome.FAIL,
+        ("echo 0 | sudo tee /proc/irq/31/smp_affinity_list",),
+    )
+
+
+def test_a_named_one_that_never_fired_has_nothing_to_show() -> None:
+    ctx = declared("eth0-*", rows={"30 eth0-rx-1": {1: 0, 0: 500}})
+    assert only(ctx, "IRQ.DEVICE").detail == "no other fired here"
+
+
+def test_a_named_number_that_was_given_away_is_unknown() -> None:
+    ctx = declared("30")
+    later = declared("30", rows={"30 usb1": {1: 9, 0: 3}}).observation.after.counters.interrupts
+    found = findings(edit(ctx, "after.counters.interrupts", later), "IRQ.DEVICE")
+    assert [finding.outcome for finding in found] == [Outcome.UNKNOWN]
+
+
 def test_modes_outrank_names_where_they_tell() -> None:
     rows = {"40 nvme0q3": {1: 17}, "30 eth0": {1: 17}}
     affinity = {40: irq(40, cpus(1), settable=True), 30: irq(30, cpus(1), settable=False)}
@@ -194,7 +252,8 @@ def test_armed_queues_are_named_up_to_three() -> None:
     found = only(context(rows=rows, affinity={n: irq(n, cpus(1)) for n in range(40, 44)}), "CFG.MIRQ")
     assert (found.outcome, found.observed, found.unit) == (Outcome.WARN, 4, "queues")
     assert found.detail == (
-        "armed: 40 (nvme0q40), 41 (nvme0q41), 42 (nvme0q42) …; each fires here when I/O is submitted from this CPU"
+        "armed: 40 (nvme0q40), 41 (nvme0q41), 42 (nvme0q42) …; each fires here when I/O is submitted from this CPU; "
+        "isolcpus=managed_irq is in force for this CPU"
     )
 
 

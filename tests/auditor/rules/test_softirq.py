@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from auditor.model import Evidence, Outcome
+from auditor.own import OwnRule
 from auditor.rules.softirq import SIRQ_RULES
 from probes.host import SourceState
-from tests.auditor.build import Thread, context, cpus, edit, findings, gone, only, outcomes
+from probes.rps import Rps
+from tests.auditor.build import Thread, context, cpus, edit, findings, gone, irq, only, outcomes
 
+QUEUE = "sys/class/net/eth0/queues/rx-0/rps_cpus"
 NAMES = [rule.id.removeprefix("SIRQ.") for rule in SIRQ_RULES]
 ANY = ("HI", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET")
 CASES = [
@@ -150,3 +153,38 @@ def test_a_row_that_is_not_there_is_unknown() -> None:
 def test_no_control_cpu_is_no_comparison() -> None:
     found = only(context(control=(), softirqs={"RCU": {1: 118}}), "SIRQ.RCU")
     assert (found.outcome, found.detail) == (Outcome.FAIL, "118 ran")
+
+
+def named(name: str, count: int, handler: str = "eth0", **given: Any) -> Any:
+    """So many softirqs beside 100 interrupts of a named device."""
+    values: dict[str, Any] = {
+        "rows": {f"30 {handler}": {1: 100, 0: 900}},
+        "softirqs": {name: {1: count, 0: 5000}},
+        "own_rule": OwnRule(audited=cpus(1), irqs=("30",)),
+        "affinity": {30: irq(30, cpus(1))},
+        "rps": Rps(queues={QUEUE: cpus(0)}, default=None),
+    }
+    return only(context(**{**values, **given}), f"SIRQ.{name}")
+
+
+@pytest.mark.parametrize("name", ["NET_RX", "NET_TX", "BLOCK"])
+@pytest.mark.parametrize(
+    ("count", "outcome", "net"),
+    [(100, Outcome.PASS, 0), (99, Outcome.PASS, 0), (101, Outcome.WARN, 0.1), (200, Outcome.FAIL, 10)],
+)
+def test_what_own_interrupts_bring_is_subtracted(name: str, count: int, outcome: Outcome, net: float) -> None:
+    found = named(name, count)
+    assert (found.outcome, found.observed) == (outcome, net)
+    assert found.detail.startswith(f"{count} ran, less up to {min(count, 100)} for own interrupts")
+
+
+@pytest.mark.parametrize("rps", [Rps(queues={QUEUE: cpus(1)}, default=None), gone()])
+def test_packets_that_may_have_come_by_rps_are_not_surely_own(rps: Any) -> None:
+    assert named("NET_RX", 100, rps=rps).outcome is Outcome.UNKNOWN
+    assert named("NET_TX", 100, rps=rps).outcome is Outcome.PASS
+
+
+def test_a_disk_brings_no_packets_and_no_device_the_rest() -> None:
+    assert named("NET_RX", 100, handler="nvme0q2").outcome is Outcome.FAIL
+    assert named("BLOCK", 100, handler="nvme0q2").outcome is Outcome.PASS
+    assert named("TASKLET", 100).outcome is Outcome.FAIL
