@@ -21,6 +21,7 @@ def cgroups(*paths: str, state: str = "member", root: str = ROOT) -> dict[str, s
     for path in paths:
         files[f"{root}/{path}/cpuset.cpus.partition"] = f"{state}\n"
         files[f"{root}/{path}/cpuset.cpus.effective"] = "2-3\n"
+        files[f"{root}/{path}/cpuset.cpus"] = "2-3\n"
     return files
 
 
@@ -42,7 +43,7 @@ def test_every_source_of_a_host() -> None:
     assert found == Isolation(
         boot=frozenset({1, 5}),
         nohz_full=frozenset(),
-        partitions=(Partition(path=f"{ROOT}/a/c.slice", state="isolated", cpus=cpus),),
+        partitions=(Partition(path=f"{ROOT}/a/c.slice", state="isolated", cpus=cpus, asked=cpus),),
         cgroup_isolated=frozenset({1, 4, 5}),
     )
     assert found.partitioned() == {1, 2, 3, 4, 5}
@@ -97,7 +98,7 @@ def test_a_partition_whose_cpus_can_not_be_read_proves_nothing() -> None:
     path = f"{ROOT}/a/cpuset.cpus.effective"
     files[path] = ProbeError(path, "permission denied", SourceState.DENIED)
     found = read_isolation(DictHost(files))
-    assert found.partitions == (Partition(path=f"{ROOT}/a", state="isolated", cpus=frozenset()),)
+    assert found.partitions == (Partition(path=f"{ROOT}/a", state="isolated", cpus=frozenset(), asked=frozenset({2, 3})),)
     assert found.partitioned() == frozenset()
 
 
@@ -163,7 +164,7 @@ def test_a_name_that_is_no_utf8_can_be_printed(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     found = read_isolation(TreeHost(str(tmp_path)))
-    assert found.partitions == (Partition(path=f"{ROOT}/\\udcff", state="isolated", cpus=frozenset({2, 3})),)
+    assert found.partitions == (Partition(path=f"{ROOT}/\\udcff", state="isolated", cpus=frozenset({2, 3}), asked=frozenset({2, 3})),)
 
 
 @settings(deadline=None)
@@ -178,3 +179,14 @@ def test_this_machine() -> None:
     found = read_isolation(TreeHost())
     assert not found.walk_cut
     assert isinstance(cgroup2_root(TreeHost()), str) is isinstance(found.partitions, tuple)
+
+
+@pytest.mark.parametrize(("exclusive", "asked"), [("5\n", {5}), ("\n", {2, 3}), (None, {2, 3})])
+def test_what_a_partition_asks_for(exclusive: str | None, asked: set[int]) -> None:
+    """cpuset.cpus.exclusive is there since 6.7, and empty unless it was written."""
+    files = cgroups("a", state="isolated invalid (x)")
+    if exclusive is not None:
+        files[f"{ROOT}/a/cpuset.cpus.exclusive"] = exclusive
+    found = read_isolation(DictHost(files)).partitions
+    assert not isinstance(found, ProbeError)
+    assert found[0].asked == asked
