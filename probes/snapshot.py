@@ -94,6 +94,8 @@ class Sample:
     taken_ns: int
     runs: Mapping[ThreadKey, ThreadRun]
     processors: Mapping[ThreadKey, int] = field(default_factory=dict)
+    online: frozenset[int] | None = None
+    """CPUs that are online; None where that can't be told."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,6 +197,7 @@ def read_sample(
     """Growth of all threads. The own ones are read nearest to the counters: first, or last in the last sample."""
     mine = set(own)
     first = {} if last else read_runs(host, own, schedstat=schedstat)
+    online = attempt(lambda: read_cpus(host, "online"))
     runs = first | read_runs(host, [key for key in attempt_list(host) if key not in mine], schedstat=schedstat)
     if last:
         runs |= read_runs(host, own, schedstat=schedstat)
@@ -202,6 +205,7 @@ def read_sample(
         taken_ns=now_ns,
         runs=runs,
         processors=_processors(host, [key for key in moved(before, runs) if key not in mine]),
+        online=None if isinstance(online, ProbeError) else online,
     )
 
 
