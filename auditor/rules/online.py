@@ -12,7 +12,7 @@ from probes.cpulist import format_cpulist
 from probes.host import ProbeError
 
 PATH = "/sys/devices/system/cpu/online"
-LEFT = "offline within the window"
+LEFT = "offline CPU"
 HOTPLUG_RUNS = 4
 """Switches to cpuhp/N from which on the CPU may have left and come back: a driver that registers callbacks takes one or
 two, leaving and coming back took 16 (6.12-rt, booted)."""
@@ -53,7 +53,7 @@ def _gone(rule: Rule, cpu: int, online: frozenset[int]) -> Finding:
         Outcome.FAIL,
         [cpu],
         title=LEFT,
-        detail=f"CPU {cpu} went offline within the window: its counters are lost",
+        detail="went offline within the window: its counters are lost",
         evidence=[Evidence(path=PATH, field="list", value=format_cpulist(online))],
         fix=Fix(
             kind=FixKind.RUNTIME,
@@ -66,7 +66,7 @@ def _gone(rule: Rule, cpu: int, online: frozenset[int]) -> Finding:
 
 def _back(ctx: Context, rule: Rule, cpu: int, looks: int) -> Finding:
     text = (
-        f"CPU {cpu} was offline in {looks} of {len(ctx.observation.samples)} samples and came back: "
+        f"was offline in {looks} of {len(ctx.observation.samples)} samples and came back: "
         "its counters tell only a part of the window"
     )
     return rule.finding(
@@ -80,9 +80,7 @@ def _back(ctx: Context, rule: Rule, cpu: int, looks: int) -> Finding:
 
 
 def _maybe(rule: Rule, cpu: int, runs: int) -> Finding:
-    text = (
-        f"cpuhp/{cpu} ran {runs} times: CPU {cpu} went offline and came back, or drivers set up their hotplug callbacks"
-    )
+    text = f"cpuhp/{cpu} ran {runs} times: it went offline and came back, or drivers set up their hotplug callbacks"
     return rule.finding(
         Outcome.UNKNOWN,
         [cpu],
