@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from auditor.model import Audit
+from auditor.model import Audit, Outcome
 from auditor.policy import Policy
 from auditor.recordings import replay
 from auditor.session import judge
@@ -62,8 +62,8 @@ def test_the_recording_of_the_same_window_is_judged_alike(facts: dict[str, Any],
     assert facts[name]["codes"] == [audit.code, 0]
     for cpu in (1, 3):
         assert again.cpu_verdicts[cpu].status in {audit.cpu_status(cpu), *close(audit.cpu_status(cpu))}
-    outcomes = {(f.rule, f.cpus): f.outcome.value for f in again.findings if f.rule == "CFG.CPUS"}
-    assert outcomes == {(f["rule"], tuple(f["cpus"])): f["outcome"] for f in audit.findings("CFG.CPUS")}
+    stayed = {f.cpus: f.outcome is Outcome.PASS for f in again.findings if f.rule == "CFG.CPUS"}
+    assert stayed == {tuple(f["cpus"]): f["outcome"] == "pass" for f in audit.findings("CFG.CPUS")}
 
 
 def close(status: str) -> tuple[str, ...]:
@@ -74,10 +74,7 @@ def close(status: str) -> tuple[str, ...]:
 def test_a_cpu_that_is_gone_is_not_judged(facts: dict[str, Any], guest: NodeResult) -> None:
     audit = judged(guest, "gone")
     found = choice(audit, 3)
-    assert (found["outcome"], found["detail"]) == (
-        "fail",
-        "CPU 3 went offline within the window: its counters are lost",
-    )
+    assert (found["outcome"], found["detail"]) == ("fail", "went offline within the window: its counters are lost")
     assert found["fix"]["commands"] == ["echo 1 > /sys/devices/system/cpu/cpu3/online"]
     assert audit.cpu_status(3) in ("unknown", "not-isolated")
     assert audit.code in (3, 4)

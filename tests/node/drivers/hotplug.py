@@ -16,7 +16,7 @@ from typing import Any
 
 HOUSEKEEPING = {0, 2}
 AUDITED = "1,3"
-WINDOW_S = 12
+WINDOW_S = 16
 PATIENCE_S = 200.0
 SLEEPER = "import time\nwhile True: time.sleep(0.01)"
 
@@ -60,11 +60,11 @@ def away(cpu: int, seconds: float | None) -> Callable[[], None]:
 
 
 def window(out: str, name: str, act: Callable[[], None]) -> dict[str, Any]:
-    """One window in which something happens, four seconds after both measure."""
+    """One window in which something happens, two seconds after both have begun to measure."""
     options = ("--window", f"{WINDOW_S}s")
     runs = tool(out, name, "run", f"{name}.json", *options), tool(out, f"{name}-rec", "record", f"{name}-rec", *options)
     began = [measures(child) for child in runs]
-    time.sleep(4)
+    time.sleep(2)
     acted = [time.time()]
     act()
     acted.append(time.time())
