@@ -117,15 +117,15 @@ def moved_here(guest: NodeResult, cpu: int) -> bool:
 
 
 def test_without_one_of_the_control_cpus_the_audited_ones_are_judged_rightly(guest: NodeResult) -> None:
-    """What may fire anywhere moves from the CPU that left to any other: that door is open, and said to be."""
+    """What may fire anywhere moves from the CPU that left to any other, its thread with it: that door is open."""
     audit = judged(guest, "control")
     for cpu in (1, 3):
         (door,) = [finding for finding in audit.findings("IRQ.AFFINITY") if finding["cpus"] == [cpu]]
         moved = moved_here(guest, cpu)
         assert door["outcome"] == ("fail" if moved else "pass")
-        assert audit.cpu_status(cpu) in (["exposed"] if moved else ["isolated", "disturbed"])
+        assert audit.cpu_status(cpu) in (["exposed", "not-isolated"] if moved else ["isolated", "disturbed"])
     assert audit.outcomes("CFG.CPUS") == ["pass", "pass"]
-    assert audit.code == (3 if audit.status == "exposed" else 0)
+    assert audit.code == (3 if audit.status in ("exposed", "not-isolated") else 0)
 
 
 @pytest.mark.parametrize("command", ["run", "record"])
