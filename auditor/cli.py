@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from auditor.errors import AuditError, UsageError
+from auditor.errors import AuditError, Interrupted, UsageError
 from auditor.model import Audit, ExitCode
 
 if TYPE_CHECKING:
     from auditor.session import Measured, Options
-    from probes.record import Recorder
 
 app = typer.Typer(
     name="cpu-audit",
@@ -130,16 +129,18 @@ def run(
     fail_on: Annotated[FailOn, typer.Option(help="Exit 3 from what on.")] = FailOn.FAIL,
 ) -> None:
     """Audit CPUs: measure for a window, judge, name the causes and their fixes."""
-    from auditor.output import check_writable
+    from dataclasses import replace
+
     from auditor.policy import Policy
-    from auditor.session import Options, judge
+    from auditor.session import Options, judge, measure
+    from auditor.stop import Stop
     from auditor.verdict import exit_code
     from reports import format_of_suffix
 
     outputs = output or []
     for path in outputs:
         format_of_suffix(suffix(path))
-        check_writable(path)
+        prepare_output(path)
     options = Options(
         cpus=cpus,
         window_s=parse_window(window or DEFAULT_WINDOW),
@@ -150,12 +151,24 @@ def run(
         work=work.value if work else None,
         force=force,
     )
-    live = from_ is None
-    measured = _measured(options) if from_ is None else _replayed(from_, options, timed=window is not None)
-    audit = judge(measured, Policy())
-    _report(audit, outputs, format_)
+    if from_ is None:
+        with Stop() as stop:
+            audit = judge(measure(options, stop, log), Policy())
+            audit = replace(audit, interrupted=stop.asked)
+            failed = _write(audit, outputs)
+    else:
+        audit = judge(_replayed(from_, options, timed=window is not None), Policy())
+        failed = _write(audit, outputs)
+    try:
+        _print(audit, format_)
+    except KeyboardInterrupt:
+        if not outputs:
+            raise
+        # As leaving a pager: the result is written, and the exit code is the one that it tells.
+    if failed:
+        raise failed[0]
     code = exit_code(audit.verdict.status, audit.readiness.status, fail_on_warn=fail_on is FailOn.WARN)
-    raise typer.Exit(ExitCode.INTERRUPTED if audit.interrupted and live else code)
+    raise typer.Exit(ExitCode.INTERRUPTED if audit.interrupted and from_ is None else code)
 
 
 @app.command()
@@ -175,7 +188,8 @@ def record(
     """Capture now, judge later: `run --from` gives the same verdict on any machine."""
     from auditor.output import OutputError, tar_gz, write_file, write_tree
     from auditor.recordings import recording_entries
-    from auditor.session import Options
+    from auditor.session import Options, interrupted, measure
+    from auditor.stop import Stop
     from probes.host import TreeHost
     from probes.record import Recorder, RecordingError, check_bounds
 
@@ -191,26 +205,19 @@ def record(
         force=force,
     )
     recorder = Recorder(TreeHost(root))
-    measured = _measured(options, recorder)
-    files = list(recording_entries(measured, recorder))
-    try:
-        check_bounds(files)
-    except RecordingError as error:
-        raise OutputError(f"-o {output}: {error}") from None
-    if name is None:
-        write_tree(output, files)
-    else:
-        write_file(output, tar_gz(name, files))
+    with Stop() as stop:
+        measured = interrupted(measure(options, stop, log, recorder), stop)
+        files = list(recording_entries(measured, recorder))
+        try:
+            check_bounds(files)
+        except RecordingError as error:
+            raise OutputError(f"-o {output}: {error}") from None
+        if name is None:
+            write_tree(output, files)
+        else:
+            write_file(output, tar_gz(name, files))
     log(f"recorded: cpu-audit run --from {output}")
     raise typer.Exit(ExitCode.INTERRUPTED if measured.run.interrupted else ExitCode.OK)
-
-
-def _measured(options: Options, recorder: Recorder | None = None) -> Measured:
-    from auditor.session import measure
-    from auditor.stop import Stop
-
-    with Stop() as stop:
-        return measure(options, stop, log, recorder)
 
 
 def _replayed(path: str, options: Options, *, timed: bool) -> Measured:
@@ -223,19 +230,26 @@ def _replayed(path: str, options: Options, *, timed: bool) -> Measured:
     return replay(path, options.cpus, options.workload, window_s, options.own_irqs)
 
 
-def _report(audit: Audit, outputs: list[str], format_: Format) -> None:
-    from auditor.output import write_file, write_stdout
+def _write(audit: Audit, outputs: list[str]) -> list[AuditError]:
+    """Every file; what could not be written is returned: a full disk costs one file, not the measurement."""
+    from auditor.output import write_file
     from reports import format_of_suffix, render
 
     failed: list[AuditError] = []
     for path in outputs:
         try:
             write_file(path, render(audit, format_of_suffix(suffix(path))).encode())
-        except AuditError as error:  # a full disk costs one file, not the measurement
+        except AuditError as error:
             failed.append(error)
+    return failed
+
+
+def _print(audit: Audit, format_: Format) -> None:
+    """The report on stdout."""
+    from auditor.output import write_stdout
+    from reports import render
+
     write_stdout(render(audit, format_.value, color=format_ is Format.TEXT and wants_color()))
-    if failed:
-        raise failed[0]
 
 
 def wants_color() -> bool:
@@ -254,19 +268,26 @@ def check_recording(path: str) -> str | None:
     """The directory inside a .tar.gz, None for a plain directory. Raises UsageError where it can't be written."""
     import os
 
-    from auditor.output import check_writable
-
     base = os.path.basename(os.path.abspath(path))
     for ending in (".tar.gz", ".tgz"):
         if base.endswith(ending):
-            check_writable(path)
+            prepare_output(path)
             return base.removesuffix(ending) or "recording"
     if suffix(base).lower() in REPORT_SUFFIXES:
         raise UsageError(f"-o {path}: a recording is a directory or a .tar.gz; `run --from` makes a report of it")
     if os.path.exists(path):
         raise UsageError(f"-o {path}: exists already; name a new directory, or a file ending in .tar.gz")
-    check_writable(os.path.abspath(path))
+    prepare_output(os.path.abspath(path))
     return None
+
+
+def prepare_output(path: str) -> None:
+    """Whether it can be written, and what a killed run left beside it. Raises UsageError."""
+    from auditor.output import check_writable, clean_beside
+
+    check_writable(path)
+    for name in clean_beside(path):
+        log(f"left behind by an earlier run: removed {name}")
 
 
 def parse_window(text: str) -> float:
@@ -286,15 +307,27 @@ def log(text: str) -> None:
 def main() -> NoReturn:
     """Runs a command. Any error that a user can cause ends as one line on stderr and its exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    code = _run()
+    _deaf()
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
-        code = app(standalone_mode=False)
+        return int(app(standalone_mode=False) or ExitCode.OK)
     except AuditError as error:
         log(str(error))
-        sys.exit(error.exit_code)
+        return error.exit_code
     except USAGE_ERROR as error:
         log(f"{error.format_message()} See cpu-audit --help, cpu-audit run --help.")
-        sys.exit(ExitCode.USAGE)
+        return ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
-        log("interrupted before there was anything to write")
-        sys.exit(ExitCode.INTERRUPTED)
-    sys.exit(code or ExitCode.OK)
+        _deaf()
+        log(str(Interrupted()))
+        return ExitCode.INTERRUPTED
+
+
+def _deaf() -> None:
+    """The exit code is settled: a signal that comes while Python shuts down would only print a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -21,3 +21,12 @@ class ResourceError(AuditError):
     """A tool or resource for a load or benchmark is missing or failed."""
 
     exit_code = ExitCode.TOOL
+
+
+class Interrupted(AuditError):  # noqa: N818 - an event, like KeyboardInterrupt
+    """SIGINT or SIGTERM before the window had begun."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+    def __init__(self) -> None:
+        super().__init__("interrupted before there was anything to write")

@@ -1,19 +1,27 @@
-"""Result files: complete or absent. Written beside the target, synced, then renamed over it."""
+"""Result files: complete or absent. Written beside the target, synced, then renamed over it.
+
+The name of what is written beside tells who writes: what a killed run left is removed by the next that writes there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import re
 import shutil
+import stat
 import sys
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterable
 
 from auditor.errors import AuditError, UsageError
+from probes.bench.leftovers import ProcessId, alive, boot_and_namespace, process_id
 
 PREFIX = ".cpu-audit-"
+BESIDE = re.compile(r"\.cpu-audit-([0-9a-f]{8})-(\d{1,9})-(\d{1,19})-\w+", re.ASCII)
 
 
 class OutputError(AuditError):
@@ -28,18 +36,49 @@ def check_writable(path: str) -> None:
     if not os.path.isdir(folder):
         raise UsageError(f"-o {path}: there is no directory {folder}")
     try:
-        handle, beside = tempfile.mkstemp(prefix=PREFIX, dir=folder)
+        handle, beside = tempfile.mkstemp(prefix=_prefix(), dir=folder)
     except OSError as error:  # tried, not asked: access(2) tells root that even /proc is writable
         raise UsageError(f"-o {path}: {folder} is not writable ({error.strerror})") from None
     os.close(handle)
     os.unlink(beside)
 
 
+def _machine() -> str:
+    """Which boot and pid namespace a pid belongs to, in eight digits: others may write to the same directory."""
+    return f"{zlib.crc32(' '.join(boot_and_namespace()).encode()):08x}"
+
+
+def _prefix() -> str:
+    own = process_id(os.getpid())
+    return f"{PREFIX}{_machine()}-{own.pid}-{own.start_ticks}-" if own else PREFIX
+
+
+def clean_beside(path: str) -> list[str]:
+    """Removes what killed runs of this user were writing beside ``path``; returns the names."""
+    folder = os.path.dirname(os.path.abspath(path))
+    machine, removed = _machine(), []
+    for name in sorted(os.listdir(folder)):
+        match = BESIDE.fullmatch(name)
+        if match and match[1] == machine and not alive(ProcessId(pid=int(match[2]), start_ticks=int(match[3]))):
+            removed += [name] * _remove(os.path.join(folder, name))
+    return removed
+
+
+def _remove(path: str) -> bool:
+    """Whether this was ours, and is gone."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        if found.st_uid == os.getuid():
+            shutil.rmtree(path) if stat.S_ISDIR(found.st_mode) else os.unlink(path)
+            return True
+    return False
+
+
 def write_file(path: str, data: bytes) -> None:
     """Writes a whole file, or leaves what was there. Raises OutputError."""
     target = os.path.abspath(path)
     try:
-        handle, beside = tempfile.mkstemp(prefix=PREFIX, dir=os.path.dirname(target))
+        handle, beside = tempfile.mkstemp(prefix=_prefix(), dir=os.path.dirname(target))
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}") from None
     try:
@@ -49,9 +88,11 @@ def write_file(path: str, data: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(beside, 0o666 & ~_umask())
         os.replace(beside, target)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(beside)
+        if not isinstance(error, OSError):
+            raise
         raise OutputError(f"{path}: {error.strerror}") from None
 
 
@@ -71,9 +112,11 @@ def write_stdout(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except OSError as error:
-        # What is left in the buffer would be tried again, and fail again, when Python exits.
+    except (OSError, KeyboardInterrupt) as error:
+        # What is left in the buffer would be tried again, and fail or wait again, when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, KeyboardInterrupt):
+            raise
         if not isinstance(error, BrokenPipeError):
             raise OutputError(f"stdout: {error.strerror}") from None
 
@@ -93,7 +136,7 @@ def write_tree(path: str, entries: Iterable[tuple[str, bytes]]) -> None:
     """A directory with these files, made beside and renamed; the target must not exist. Raises OutputError."""
     target = os.path.abspath(path)
     try:
-        beside = tempfile.mkdtemp(prefix=PREFIX, dir=os.path.dirname(target))
+        beside = tempfile.mkdtemp(prefix=_prefix(), dir=os.path.dirname(target))
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}") from None
     try:
@@ -104,6 +147,8 @@ def write_tree(path: str, entries: Iterable[tuple[str, bytes]]) -> None:
                 file.write(data)
         os.chmod(beside, 0o777 & ~_umask())
         os.rename(beside, target)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         raise OutputError(f"{path}: {error.strerror}") from None

@@ -6,12 +6,12 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from auditor.audit import RunFacts, audit
 from auditor.context import prepare
-from auditor.errors import ResourceError, UsageError
+from auditor.errors import Interrupted, ResourceError, UsageError
 from auditor.model import Audit
 from auditor.overhead import Meter, pin, self_check
 from auditor.own import OwnRule, describe
@@ -66,7 +66,7 @@ class Measured:
 
 
 def measure(options: Options, stop: Stop, log: Callable[[str], None], recorder: Recorder | None = None) -> Measured:
-    """Raises UsageError or ResourceError; everything that was started is ended again in any case."""
+    """Raises UsageError, ResourceError or Interrupted; everything that was started is ended again in any case."""
     pin_early(options.cpus)
     host: Host = recorder or TreeHost(options.root)
     try:
@@ -86,13 +86,22 @@ def measure(options: Options, stop: Stop, log: Callable[[str], None], recorder: 
                 running.append(children.enter_context(start(command)))
                 if is_load(command):
                     wait_for_load(host, command.cpus, stop, log)
+                go_on(stop)
             if running:
                 stop.wait(SETTLE_S)
+                go_on(stop)
             if options.load:
                 keep_pace()
             return _window(options, host, facts, targets, running, stop, recorder)
     except ToolError as error:
+        go_on(stop)  # the signal may have been for the children too
         raise ResourceError(str(error)) from None
+
+
+def go_on(stop: Stop) -> None:
+    """Raises Interrupted where a signal came: there is no window yet whose result could be kept."""
+    if stop.asked:
+        raise Interrupted
 
 
 def pin_early(asked: str | None) -> None:
@@ -193,7 +202,8 @@ def _window(
     started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     observation = observe(timeline, facts, targets, own)
     for child in running:
-        child.check()
+        if not stop.asked:  # who ends a service or a session ends its children as well
+            child.check()
     run = RunFacts(
         started=started,
         requested_ms=round(options.window_s * 1000),
@@ -218,6 +228,11 @@ def own_rule(options: Options, targets: Targets, running: list[Running]) -> OwnR
         work_timer_hz=max(timers) if timers else None,
         tool_pid=os.getpid(),
     )
+
+
+def interrupted(measured: Measured, stop: Stop) -> Measured:
+    """The same, marked where a signal came: within the window, or until its result is written."""
+    return replace(measured, run=replace(measured.run, interrupted=stop.asked))
 
 
 def judge(measured: Measured, policy: Policy) -> Audit:

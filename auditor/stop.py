@@ -8,7 +8,10 @@ from types import FrameType
 
 
 class Stop:
-    """Set by the first signal; ``wait`` returns at once from then on."""
+    """Set by the first signal; ``wait`` returns at once from then on. Further ones change nothing.
+
+    It stays until the result is written: what is asked for before is told in it, what comes later is too late.
+    """
 
     def __init__(self) -> None:
         self._event = threading.Event()

@@ -28,12 +28,14 @@ def judge_cpu(ctx: Context, findings: Iterable[Finding], cpu: int) -> Verdict:
 def _status(ctx: Context, findings: Sequence[Finding], cpu: int) -> tuple[Status, list[Finding]]:
     """Fail, then open doors, then what was not decided, then warnings. Risks decide nothing: others list them.
 
-    A decisive rule that says nothing of this CPU has not decided either.
+    A decisive rule that says nothing of this CPU has not decided either. A decisive risk that came true (the CPU was
+    offline) leaves open what the other rules would have seen.
     """
     measured = [finding for finding in findings if finding.kind is Kind.MEASURED]
     decisive = [rule for rule in BY_ID.values() if rule.decisive(ctx, cpu)]
-    undecided = [f for f in findings if f.outcome in OPEN and BY_ID[f.rule] in decisive]
+    undecided = [f for f in findings if BY_ID[f.rule] in decisive and (f.outcome in OPEN or _lost(f))]
     silent = {rule.id for rule in decisive} - {finding.rule for finding in findings}
+    undecided.sort(key=_lost, reverse=True)
     undecided += [BY_ID[name].finding(Outcome.UNKNOWN, [cpu]) for name in sorted(silent)]
     steps = (
         (Status.NOT_ISOLATED, [f for f in measured if f.outcome is Outcome.FAIL]),
@@ -42,6 +44,11 @@ def _status(ctx: Context, findings: Sequence[Finding], cpu: int) -> tuple[Status
         (Status.DISTURBED, [f for f in findings if f.kind is not Kind.RISK and f.outcome is Outcome.WARN]),
     )
     return next(((status, found) for status, found in steps if found), (Status.ISOLATED, []))
+
+
+def _lost(finding: Finding) -> bool:
+    """What explains why the others could not decide: it is named first."""
+    return finding.kind is Kind.RISK and finding.outcome is Outcome.FAIL
 
 
 def _reason(status: Status, findings: Sequence[Finding]) -> str:

@@ -99,6 +99,8 @@ class Sample:
     taken_ns: int
     runs: Mapping[ThreadKey, ThreadRun]
     processors: Mapping[ThreadKey, int] = field(default_factory=dict)
+    online: frozenset[int] | None = None
+    """CPUs that are online; None where that can't be told."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,11 +215,13 @@ def read_sample(
     """Growth of all threads: first of those ``near`` the counters, unless it is ``known`` (or will be: see window)."""
     apart = set(near)
     runs = dict(read_runs(host, near, schedstat=schedstat) if known is None else known)
+    online = attempt(lambda: read_cpus(host, "online"))
     runs |= read_runs(host, [key for key in attempt_list(host) if key not in apart], schedstat=schedstat)
     return Sample(
         taken_ns=now_ns,
         runs=runs,
         processors=_processors(host, [key for key in moved(before, runs) if key not in apart]),
+        online=None if isinstance(online, ProbeError) else online,
     )
 
 

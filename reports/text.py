@@ -11,6 +11,7 @@ from reports.shell import shell_lines
 from reports.text_cpus import cpu_sections, with_detail
 
 MAX_CAUSES = 10
+ABSENT = "CFG.CPUS"
 NOT_RECORDED = "unknown: not recorded"
 RED, YELLOW, GREEN, BOLD, RESET = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
 BOUNDED = (Status.ISOLATED, Status.DISTURBED)
@@ -146,11 +147,18 @@ def _boot_line(audit: Audit) -> list[str]:
 
 
 def _risks(audit: Audit) -> list[str]:
-    risks = [f for f in audit.findings if f.kind is Kind.RISK and f.outcome in (Outcome.WARN, Outcome.FAIL)]
+    outcomes = (Outcome.WARN, Outcome.FAIL)
+    risks = [f for f in audit.findings if f.kind is Kind.RISK and (f.outcome in outcomes or _keeps_open(f))]
     lines = []
     for risk in risks:
         lines += _risk(audit, risk)
-    return ["Risks: no noise yet, and no part of the verdict", *lines] if lines else []
+    part = f"{ABSENT} keeps the verdict open" if any(map(_keeps_open, risks)) else "and no part of the verdict"
+    return [f"Risks: no noise yet, {part}", *lines] if lines else []
+
+
+def _keeps_open(risk: Finding) -> bool:
+    """An audited CPU that was not there throughout: the other rules saw a part."""
+    return risk.rule == ABSENT and risk.outcome in (Outcome.UNKNOWN, Outcome.FAIL)
 
 
 def _risk(audit: Audit, risk: Finding) -> list[str]:

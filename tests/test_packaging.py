@@ -50,7 +50,7 @@ def test_metadata(wheel: zipfile.ZipFile) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("cpu-audit", auditor.__version__)
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.10"
-    assert "cpu-audit = auditor.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    assert "cpu-audit = auditor.__main__:main" in wheel.read(f"{info}/entry_points.txt").decode()
     assert f"{info}/licenses/LICENSE" in wheel.namelist()
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PATH = ROOT / "README.md"
 README = PATH.read_text(encoding="utf-8")
 HELP = re.compile(r"(?<=<!-- help: run -->\n```text\n).*?(?=```\n)", re.DOTALL)
-CONSOLE_SCRIPT = "import sys; sys.argv[0] = 'cpu-audit'; from auditor.cli import main; sys.exit(main())"
+CONSOLE_SCRIPT = "import sys; sys.argv[0] = 'cpu-audit'; from auditor.__main__ import main; sys.exit(main())"
 
 
 def help_text(*command: str) -> str:

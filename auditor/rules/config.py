@@ -1,4 +1,4 @@
-"""What was asked for, and what is in force: the command line, nohz_full, RCU offloading, the choice of CPUs."""
+"""What was asked for, and what is in force: the command line, nohz_full, RCU offloading."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from auditor.bootline import boot_fix
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Kind, Outcome, Setting
-from auditor.requested import BOOT_CPU, requested
+from auditor.requested import requested
 from auditor.rules.base import Rule
+from auditor.rules.online import CFG_CPUS
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 from probes.isolation_params import Requested
@@ -133,21 +134,6 @@ def _offload_threads(ctx: Context) -> frozenset[int] | None:
         return None
 
 
-def check_cpus(ctx: Context, rule: Rule) -> Iterator[Finding]:
-    """CFG.CPUS."""
-    online = ctx.observation.after.config.online
-    if isinstance(online, ProbeError):
-        raise online
-    for cpu in ctx.audited:
-        if cpu not in online:
-            yield rule.finding(Outcome.FAIL, [cpu], detail="went offline within the window: its counters are lost")
-        elif cpu == BOOT_CPU:
-            text = "the boot CPU keeps the time: it can't be nohz_full, and irqaffinity always includes it"
-            yield rule.finding(Outcome.WARN, [cpu], detail=text)
-        else:
-            yield rule.finding(Outcome.PASS, [cpu], detail="online, not the boot CPU")
-
-
 def settings(ctx: Context) -> tuple[Setting, ...]:
     """What was asked for against what is in force, for the report."""
     config = ctx.observation.after.config
@@ -183,16 +169,12 @@ def _effective(value: frozenset[int] | ProbeError | None) -> str:
 
 
 def _rule(name: str, title: str, why: str) -> Rule:
-    check = {"CPUS": check_cpus, "CMDLINE": check_cmdline, "NOHZ": check_nohz, "RCU": check_rcu}[name]
+    check = {"CMDLINE": check_cmdline, "NOHZ": check_nohz, "RCU": check_rcu}[name]
     return Rule(id=f"CFG.{name}", title=title, kind=Kind.RISK, why=why, check=check)
 
 
 CFG_RULES = (
-    _rule(
-        "CPUS",
-        "choice of CPUs",
-        "An audited CPU must stay online; the boot CPU can't be isolated fully on x86 and arm64.",
-    ),
+    CFG_CPUS,
     _rule(
         "CMDLINE",
         "kernel command line",

@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from auditor import cli, output
+from auditor import cli, output, session
 from auditor.errors import UsageError
+from auditor.model import Audit
 from auditor.policy import Policy
 from auditor.recordings import recording_entries, replay
 from auditor.session import Options, judge, measure
@@ -151,15 +152,19 @@ def test_a_terminal_without_our_signs_gets_escapes() -> None:
     assert "\\u2264" in done.stdout
 
 
-def wait_for_the_handler(process: subprocess.Popen[bytes]) -> None:
-    """Until the tool handles SIGTERM, as Python alone does not (SigCgt: a mask of signal numbers less one)."""
+def wait_for_the_window(process: subprocess.Popen[bytes]) -> None:
+    """Until the tool has left the audited CPU, which it does first, and then sleeps: it samples once a second."""
+    seen = []
     for _ in range(600):
         assert process.poll() is None
         status = Path(f"/proc/{process.pid}/status").read_text()
-        if int(status.split("SigCgt:")[1].split()[0], 16) >> (signal.SIGTERM - 1) & 1:
+        pinned = LAST not in os.sched_getaffinity(process.pid)
+        switches = [line for line in status.splitlines() if "ctxt_switches" in line]
+        seen.append(switches if pinned and "State:\tS" in status else None)
+        if len(seen) > 7 and seen[-1] and seen[-8:] == [seen[-1]] * 8:
             return
         time.sleep(0.05)
-    raise AssertionError("the signal was never handled")
+    raise AssertionError("it never slept")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -168,8 +173,7 @@ def test_a_signal_ends_the_window_and_what_was_measured_is_written(tmp_path: Pat
     running = subprocess.Popen(
         (*COMMAND, "run", *CPUS, "--window", "30s", "-o", str(result)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    wait_for_the_handler(running)
-    time.sleep(2)
+    wait_for_the_window(running)
     sent = time.monotonic()
     running.send_signal(number)
     _, errors = running.communicate(timeout=30)
@@ -307,12 +311,76 @@ def test_a_file_that_fails_does_not_cost_the_others(
         Path(path).write_bytes(data)
 
     monkeypatch.setattr(output, "write_file", full_for_the_first)
-    audit = judge(replay(str(HOST), None, None, None), Policy())
     good = tmp_path / "good.json"
     with pytest.raises(output.OutputError, match="no space left"):
-        cli._report(audit, [str(tmp_path / "bad.json"), str(good)], cli.Format.TEXT)
+        run_in_process("--from", str(HOST), "-o", str(tmp_path / "bad.json"), "-o", str(good))
     assert json.loads(good.read_text())["verdict"]["status"] == "isolated"
     assert capsys.readouterr().out.startswith("isolated")
+
+
+def run_in_process(*arguments: str) -> Any:
+    return cli.app(["run", *arguments], standalone_mode=False)
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_who_leaves_while_the_report_is_printed_has_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "write_stdout", interrupt)
+    assert run_in_process("--from", str(HOST), "-o", str(tmp_path / "a.json")) == 0
+    assert json.loads((tmp_path / "a.json").read_text())["verdict"]["status"] == "isolated"
+    monkeypatch.setattr(sys, "argv", ["cpu-audit", "run", "--from", str(HOST)])
+    assert cli._run() == 130
+
+
+@pytest.fixture
+def _as_before() -> Iterator[None]:
+    """What a live run in this process changes."""
+    cpus, handlers = os.sched_getaffinity(0), {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    os.sched_setaffinity(0, cpus)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_a_signal_while_judging_is_told_and_one_while_writing_is_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judged(measured: object, policy: Policy) -> Audit:
+        if early:
+            os.kill(os.getpid(), signal.SIGINT)
+        return judge(replay(str(HOST), None, None, None), Policy())
+
+    def write(path: str, data: bytes) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        written(path, data)
+
+    written = output.write_file
+    monkeypatch.setattr(session, "judge", judged)
+    monkeypatch.setattr(session, "measure", lambda *_: None)
+    monkeypatch.setattr(output, "write_file", write)
+    for early, code in ((True, 130), (False, 0)):
+        assert run_in_process(*CPUS, "-o", str(tmp_path / "a.json")) == code
+        assert json.loads((tmp_path / "a.json").read_text())["interrupted"] is early
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_signals_are_ignored_once_the_exit_code_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "app", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == [signal.SIG_IGN] * 2
+
+
+def test_what_a_killed_run_was_writing_is_removed_and_said(tmp_path: Path) -> None:
+    left = tmp_path / f"{output._prefix().replace(str(os.getpid()), '999999999')}x"
+    left.write_text("half")
+    done = cpu_audit("run", "--from", str(HOST), "-o", str(tmp_path / "a.json"))
+    assert (done.returncode, os.listdir(tmp_path)) == (0, ["a.json"])
+    assert done.stderr == f"cpu-audit: left behind by an earlier run: removed {left.name}\n"
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.html"])

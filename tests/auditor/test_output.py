@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from auditor import output
 from auditor.errors import UsageError
 from auditor.model import ExitCode
-from auditor.output import OutputError, check_writable, tar_gz, write_file, write_tree
+from auditor.output import OutputError, check_writable, clean_beside, tar_gz, write_file, write_tree
+from probes.bench import leftovers
 
 
 def full(*args: object, **kwargs: object) -> None:
@@ -49,6 +51,63 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_beside(
     assert caught.value.exit_code is ExitCode.INTERNAL
     assert (tmp_path / "a").read_text() == "old"
     assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("write", [lambda path: write_file(path, b"new"), lambda path: write_tree(path, [("x", b"")])])
+def test_an_interrupt_leaves_nothing_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[str], None]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "chmod", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write(str(tmp_path / "a"))
+    assert os.listdir(tmp_path) == []
+
+
+def beside(folder: Path, pid: int, start_ticks: int, *, machine: str = "", directory: bool = False) -> Path:
+    """What a run with this identity was writing."""
+    path = folder / f".cpu-audit-{machine or output._machine()}-{pid}-{start_ticks}-ab_c1234"
+    if directory:
+        (path / "t0").mkdir(parents=True)
+    else:
+        path.write_text("half")
+    return path
+
+
+def test_what_killed_runs_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    own = leftovers.this_process()
+    dead = [beside(tmp_path, 999_999_999, 5), beside(tmp_path, own.pid, own.start_ticks + 1, directory=True)]
+    kept = [
+        beside(tmp_path, own.pid, own.start_ticks),
+        beside(tmp_path, 999_999_999, 5, machine="00000000"),
+        tmp_path / ".cpu-audit-abcdefgh",
+    ]
+    kept[-1].write_text("of another version")
+    assert clean_beside(str(tmp_path / "a.json")) == sorted(path.name for path in dead)
+    assert sorted(os.listdir(tmp_path)) == sorted(path.name for path in kept)
+
+
+def test_what_others_left_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = beside(tmp_path, 999_999_999, 5)
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    assert clean_beside(str(tmp_path / "a.json")) == []
+    assert left.exists()
+
+
+def test_the_name_of_what_is_written_tells_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(os, "chmod", lambda path, mode: seen.append(os.path.basename(path)))
+    write_file(str(tmp_path / "a"), b"")
+    write_tree(str(tmp_path / "b"), [])
+    own = leftovers.this_process()
+    matches = [output.BESIDE.fullmatch(name) for name in seen]
+    assert [match and match.groups() for match in matches] == [
+        (output._machine(), str(own.pid), str(own.start_ticks))
+    ] * 2
+    monkeypatch.setattr(output, "process_id", lambda pid: None)
+    assert output._prefix() == ".cpu-audit-"
 
 
 def test_a_directory_that_went_away(tmp_path: Path) -> None:

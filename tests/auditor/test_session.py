@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from auditor import session
-from auditor.errors import ResourceError, UsageError
+from auditor.errors import Interrupted, ResourceError, UsageError
 from auditor.model import Readiness
+from auditor.overhead import Meter
 from auditor.policy import Policy
 from auditor.session import (
     Options,
     commands,
+    interrupted,
     judge,
     keep_pace,
     mean_busy,
@@ -263,3 +266,63 @@ def test_a_run_with_load_and_work_starts_settles_checks_and_ends_them(monkeypatc
     audit = judge(measured, Policy())
     assert audit.own.source == "work"
     assert audit.readiness.status in Readiness
+
+
+@pytest.mark.parametrize("when", ["load", "settle", "failed"])
+def test_a_signal_before_the_window_ends_it_with_nothing_to_write(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    children: list[Child] = []
+
+    def started(item: Command) -> Child:
+        children.append(Child(item))
+        if when != "settle":
+            os.kill(os.getpid(), signal.SIGTERM)
+        if when == "failed":  # the signal was for the whole service
+            raise ToolError("stress-ng failed (signal 15)")
+        return children[-1]
+
+    def wait(seconds: float) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return True
+
+    monkeypatch.setattr(session, "start", started)
+    monkeypatch.setattr(session, "load_command", lambda roam, **_: command("stress-ng"))
+    monkeypatch.setattr(session, "mean_busy", lambda host, cpus, stop: 1.0)
+    last = str(max(os.sched_getaffinity(0)))
+    with Stop() as stop:
+        if when == "settle":
+            monkeypatch.setattr(stop, "wait", wait)
+        with pytest.raises(Interrupted, match="interrupted before there was anything to write") as ended:
+            measure(Options(cpus=last, window_s=1, load=True), stop, lambda text: None)
+    assert ended.value.exit_code == 130
+    assert len(children) == 1
+    assert children[0].checked == (0 if when == "failed" else -100)
+
+
+def test_a_load_that_the_signal_ended_as_well_costs_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = Child(command("stress-ng"))
+
+    def phase(meter: Any, name: str) -> None:
+        if name == "t0":
+            os.kill(os.getpid(), signal.SIGTERM)
+        mark(meter, name)
+
+    mark = Meter.mark
+    monkeypatch.setattr(Meter, "mark", phase)
+    monkeypatch.setattr(session, "start", lambda item: child)
+    monkeypatch.setattr(session, "load_command", lambda roam, **_: child.command)
+    monkeypatch.setattr(session, "SETTLE_S", 0.01)
+    monkeypatch.setattr(session, "mean_busy", lambda host, cpus, stop: 1.0)
+    monkeypatch.setattr(session, "keep_pace", lambda: None)
+    with Stop() as stop:
+        asked = Options(cpus=str(max(os.sched_getaffinity(0))), window_s=30, load=True)
+        measured = measure(asked, stop, lambda text: None)
+    assert measured.run.interrupted
+    assert child.checked == -100  # ended, never asked how it fared
+
+
+def test_a_signal_after_the_window_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Stop() as stop:
+        measured = measure(Options(cpus=str(max(os.sched_getaffinity(0))), window_s=1), stop, lambda text: None)
+        assert not interrupted(measured, stop).run.interrupted
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupted(measured, stop).run.interrupted

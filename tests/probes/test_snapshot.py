@@ -194,6 +194,12 @@ def test_own_threads_that_ended_and_a_host_without_processes() -> None:
     assert read_sample(DictHost({}), {}, [key(8)], 5, schedstat=True) == Sample(taken_ns=5, runs={})
 
 
+@pytest.mark.parametrize(("text", "online"), [("0,2-3\n", {0, 2, 3}), ("", None), ("x\n", None)])
+def test_a_sample_looks_who_is_online(text: str, online: set[int] | None) -> None:
+    host = DictHost({**thread(7), "sys/devices/system/cpu/online": text})
+    assert read_sample(host, {}, [], 5, schedstat=True).online == online
+
+
 def test_this_machine() -> None:
     census = read_census(TreeHost())
     assert census.statuses

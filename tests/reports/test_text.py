@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from auditor.model import Audit, Outcome, Status, Verdict
+from auditor.model import Audit, Kind, Outcome, Status, Verdict
 from reports import text
 from reports.escape import printable
 from tests.reports.audits import AUDITS, BOUNDS, EXPOSED, ISOLATED, NOT_ISOLATED, UNKNOWN, found
@@ -237,3 +237,22 @@ def test_colour_is_asked_for_and_changes_no_text() -> None:
     assert "\x1b" not in plain
     assert coloured.startswith("\x1b[31m\x1b[1mnot-isolated\x1b[0m  CPUs 1,5 on lab")
     assert re.sub(r"\x1b\[[0-9]*m", "", coloured) == plain
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcome", "heading"),
+    [
+        ("CFG.CPUS", Outcome.FAIL, "Risks: no noise yet, CFG.CPUS keeps the verdict open"),
+        ("CFG.CPUS", Outcome.UNKNOWN, "Risks: no noise yet, CFG.CPUS keeps the verdict open"),
+        ("CFG.CPUS", Outcome.WARN, "Risks: no noise yet, and no part of the verdict"),
+        ("CFG.NOHZ", Outcome.FAIL, "Risks: no noise yet, and no part of the verdict"),
+        ("CFG.NOHZ", Outcome.UNKNOWN, ""),
+    ],
+)
+def test_a_cpu_that_was_offline_is_told_apart_from_risks(rule: str, outcome: Outcome, heading: str) -> None:
+    absent = found(rule, outcome, (1,), "offline CPU", kind=Kind.RISK, detail="went offline")
+    lines = text.render(replace(UNKNOWN, findings=(absent,))).splitlines()
+    headings = [line for line in lines if line.startswith("Risks")]
+    assert headings == ([heading] if heading else [])
+    if heading:
+        assert f"  {rule}  CPU 1: offline CPU: went offline" in lines

@@ -128,6 +128,7 @@ def test_decisive_is_nothing_unless_said() -> None:
     ctx = context()
     assert (never(ctx, 1), always(ctx, 1)) == (False, True)
     assert {rule.id for rule in RULES if rule.decisive(ctx, 1)} == {
+        "CFG.CPUS",
         "CFG.DOMAIN",
         "IRQ.AFFINITY",
         "THR.FOREIGN",

@@ -153,21 +153,6 @@ def test_offloading_is_unknown_without_threads() -> None:
     assert outcomes(ctx, "CFG.RCU") == [Outcome.UNKNOWN]
 
 
-def test_the_choice_of_cpus() -> None:
-    ctx = context(audited=(0, 1, 5), control=(2,), nohz_full=cpus())
-    ctx = edit(ctx, "after.config.online", cpus(0, 1, 2))
-    assert [(f.cpus, f.outcome, f.detail) for f in findings(ctx, "CFG.CPUS")] == [
-        (
-            (0,),
-            Outcome.WARN,
-            "the boot CPU keeps the time: it can't be nohz_full, and irqaffinity always includes it",
-        ),
-        ((1,), Outcome.PASS, "online, not the boot CPU"),
-        ((5,), Outcome.FAIL, "went offline within the window: its counters are lost"),
-    ]
-    assert outcomes(edit(ctx, "after.config.online", gone("online")), "CFG.CPUS") == [Outcome.UNKNOWN]
-
-
 def test_settings_that_are_in_force() -> None:
     assert settings(context()) == (
         Setting(name="isolcpus (domain)", requested="1", effective="1", path="/sys/devices/system/cpu/isolated"),

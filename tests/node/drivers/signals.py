@@ -1,0 +1,172 @@
+"""Runs in a guest: kills the tool at moments drawn from a seed and writes down what is left of it; leaves facts.json.
+
+Usage: signals.py OUT SEED.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HOUSEKEEPING = {0, 2}
+RUN_DIRECTORY = Path("/run/cpu-audit")
+PLACES = (RUN_DIRECTORY, Path("/scratch"), Path("/dev/shm"), Path("/run/tmp"))
+SIGNALS = ("SIGINT", "SIGTERM", "SIGKILL")
+MOMENTS = {"start": 2.0, "load": 3.0, "work": 4.5, "end": 1.0}
+"""After which event, and at most how many seconds later."""
+CHILDREN = 3
+"""stress-ng and a spinner on each of two CPUs."""
+PATIENCE_S = 120.0
+GONE_S = 15.0
+OURS = ("stress-ng", "spin.py", "launch.py")
+
+
+def command(out: str, name: str, *options: str) -> list[str]:
+    """A run of two seconds."""
+    argv = [sys.executable, "-m", "auditor", "run", "--cpus", "1,3", "--window", "2s", "-o", f"{out}/{name}.json"]
+    return [*argv, *options]
+
+
+def started(out: str, name: str, *options: str) -> subprocess.Popen[bytes]:
+    with open(f"{out}/{name}.txt", "wb") as report, open(f"{out}/{name}.err", "wb") as errors:
+        return subprocess.Popen(command(out, name, *options), stdout=report, stderr=errors)
+
+
+def records(pid: int) -> int:
+    """How many children the tool has written down."""
+    try:
+        names = os.listdir(RUN_DIRECTORY)
+        return sum(name.startswith(f"record-{pid}-") and name.endswith(".json") for name in names)
+    except FileNotFoundError:
+        return 0
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal: before, the interpreter itself starts."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1)
+
+
+def until(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def reach(moment: str, child: subprocess.Popen[bytes]) -> bool:
+    """Waits for the event of a moment; whether it came."""
+    if moment == "start":
+        return until(lambda: handles(child.pid, signal.SIGTERM), PATIENCE_S)
+    if moment == "load":
+        return until(lambda: records(child.pid) > 0, PATIENCE_S)
+    everyone = until(lambda: records(child.pid) >= CHILDREN, PATIENCE_S)
+    return everyone and (moment == "work" or until(lambda: records(child.pid) < CHILDREN, PATIENCE_S))
+
+
+def processes() -> dict[int, str]:
+    """Command lines of all processes."""
+    found = {}
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            found[int(pid)] = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+    return found
+
+
+def children() -> list[str]:
+    """What the tool starts, of whichever run."""
+    return [line for line in processes().values() if any(name in line for name in OURS)]
+
+
+def left(out: str) -> list[str]:
+    """Files of ours that lie about, apart from complete results."""
+    found = [str(path) for place in PLACES if place.is_dir() for path in place.iterdir()]
+    found += [str(path) for path in Path(out).iterdir() if path.name.startswith(".")]
+    return sorted(path for path in found if "lost+found" not in path)
+
+
+def others() -> dict[str, list[Any]]:
+    """Where every process of user space may run, and how nice it is."""
+    found = {}
+    for pid, line in processes().items():
+        if not line:
+            continue
+        try:
+            found[f"{pid} {line}"] = [sorted(os.sched_getaffinity(pid)), os.getpriority(os.PRIO_PROCESS, pid)]
+        except OSError:
+            continue
+    return found
+
+
+def kill(out: str, seed: int, name: str, number: signal.Signals, moment: str, *, twice: bool = False) -> dict[str, Any]:
+    """One run that is not let end by itself."""
+    draw = random.Random(f"{seed} {name}")
+    delay_s = draw.uniform(0, MOMENTS[moment])
+    child = started(out, name, "--load", "--work", "spin")
+    reached = reach(moment, child)
+    time.sleep(delay_s)
+    before = records(child.pid)
+    ended_before = child.poll() is not None
+    sent = time.monotonic()
+    child.send_signal(number)
+    if twice:
+        time.sleep(draw.uniform(0, 0.5))
+        child.send_signal(number)
+    code = child.wait(timeout=PATIENCE_S)
+    took_s = time.monotonic() - sent
+    alone = until(lambda: not children(), GONE_S)
+    return {
+        "delay_s": delay_s,
+        "reached": reached,
+        "children_before": before,
+        "ended_before": ended_before,
+        "code": code,
+        "took_s": took_s,
+        "alone_after_s": time.monotonic() - sent if alone else None,
+        "children": children(),
+        "left": left(out),
+    }
+
+
+def next_run(out: str, name: str) -> dict[str, Any]:
+    """A run that nobody disturbs, without load."""
+    child = started(out, name)
+    return {"code": child.wait(timeout=PATIENCE_S), "left": left(out), "children": children()}
+
+
+def main(out: str, seed: int) -> None:
+    """One after the other."""
+    os.sched_setaffinity(0, HOUSEKEEPING)
+    bystander = subprocess.Popen(["nice", "-n", "5", "taskset", "-c", "2", "sleep", "100000"])
+    time.sleep(1)
+    facts: dict[str, Any] = {"seed": seed, "others_before": others(), "next": {"first": next_run(out, "first")}}
+    kills = {}
+    for signal_name in SIGNALS:
+        for moment in MOMENTS:
+            name = f"{signal_name}-{moment}"
+            kills[name] = kill(out, seed, name, signal.Signals[signal_name], moment)
+            if signal_name == "SIGKILL":
+                facts["next"][name] = next_run(out, f"after-{name}")
+        facts["next"][signal_name] = next_run(out, f"after-{signal_name}")
+    kills["twice"] = kill(out, seed, "twice", signal.SIGINT, "work", twice=True)
+    facts["next"]["twice"] = next_run(out, "after-twice")
+    facts |= {"kills": kills, "others_after": others()}
+    bystander.kill()
+    bystander.wait()
+    Path(out, "facts.json").write_text(json.dumps(facts, indent=1))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
