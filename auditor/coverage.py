@@ -12,6 +12,7 @@ from probes.interrupts import InterruptKind
 from probes.irq_affinity import IrqAffinities, is_block_queue
 from probes.irqbalance import Ban
 from probes.isolation import MAX_CGROUPS, Isolation
+from probes.rps import MAX_QUEUES, NET_DIR
 from probes.snapshot import Config, Snapshot
 
 
@@ -39,7 +40,7 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/proc/irq", _worse(*map(_affinity, configs)), "where device interrupts may fire is unknown"
     if isinstance(affinity := configs[1].affinity, IrqAffinities):
         yield "/proc/irq/default_smp_affinity", affinity.default, "where new interrupts will go is unknown"
-    rps = _worse(*(config.rps for config in configs))
+    rps = _worse(*map(_rps, configs))
     yield "/sys/class/net/*/queues", rps, "whether packets are steered here (RPS) is unknown"
     if (unread := _own_io(ctx)) is not None:
         yield "/proc/*/io", unread, "whose I/O a managed queue served is not known"
@@ -85,6 +86,15 @@ def _affinity(config: Config) -> object:
     if isinstance(affinity, ProbeError):
         return affinity
     return next((item for item in affinity.irqs.values() if isinstance(item, ProbeError)), affinity)
+
+
+def _rps(config: Config) -> object:
+    """One queue that can't be read may hold an audited CPU."""
+    rps = config.rps
+    if isinstance(rps, ProbeError) or not rps.cut:
+        values = [] if isinstance(rps, ProbeError) else [*rps.queues.values(), rps.default]
+        return next((value for value in values if isinstance(value, ProbeError)), rps)
+    return ProbeError(NET_DIR, f"more than {MAX_QUEUES} receive queues: not all were read")
 
 
 def _partitions(isolation: Isolation) -> object:

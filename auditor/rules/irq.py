@@ -175,7 +175,8 @@ IRQ_DEVICE = Rule(
     kind=Kind.MEASURED,
     decisive=always,
     why="""Any device interrupt on an exclusive CPU proves that it is routable there; each costs microseconds, its
-softirq more. Rows of /proc/interrupts that belong to a device, without per-CPU sources (timers, IPIs, PMU).""",
+softirq more. Rows of /proc/interrupts that belong to a device, without per-CPU sources (timers, IPIs, PMU). Those named
+with --own-irq are shown and not judged.""",
     check=check_device,
 )
 IRQ_MANAGED = Rule(
@@ -183,7 +184,8 @@ IRQ_MANAGED = Rule(
     title="managed device interrupts",
     kind=Kind.MEASURED,
     why="""Queues whose affinity the kernel manages (smp_affinity is read-only) follow the CPU that submits the I/O.
-They can't be steered; isolcpus=managed_irq helps only while the queue's mask holds an online housekeeping CPU.""",
+They can't be steered; isolcpus=managed_irq helps only while the queue's mask holds an online housekeeping CPU. A queue
+of an NVMe or virtio disk that no other CPU feeds is own where only own threads were switched to there.""",
     check=check_managed,
 )
 CFG_IRQAFF = Rule(

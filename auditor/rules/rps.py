@@ -63,7 +63,11 @@ def check_rps(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """CFG.RPS."""
     rps = ctx.observation.after.config.rps
     for cpu in ctx.audited:
-        paths = steered_to(ctx, cpu)
+        try:
+            paths = steered_to(ctx, cpu)
+        except ProbeError as error:
+            yield rule.finding(Outcome.UNKNOWN, [cpu], detail=str(error))
+            continue
         if not paths and isinstance(rps, Rps) and not rps.queues:
             yield rule.finding(Outcome.NOT_APPLICABLE, [cpu], detail="no network device has a receive queue")
         elif not paths:

@@ -13,6 +13,7 @@ from auditor.model import Coverage
 from probes.cpu_timers import CpuTimers
 from probes.host import SourceState
 from probes.irqbalance import Ban, Irqbalance
+from probes.rps import Rps
 from tests.auditor.build import Thread, context, edit, gone, irq
 
 
@@ -92,3 +93,15 @@ def test_what_irqbalance_is_told() -> None:
     balancers = tuple(Irqbalance(pid=pid, environment=env, file=told) for pid, env in ((7, told), (8, denied)))
     found = {line.source: line.state for line in coverage(context(balancers=balancers))}
     assert (found["/proc/7/environ"], found["/proc/8/environ"]) == ("read", "denied")
+
+
+def test_queues_of_the_network_that_were_not_all_read() -> None:
+    path, denied = "sys/class/net/lo/queues/rx-0/rps_cpus", gone(state=SourceState.DENIED)
+    masks = Rps(queues={path: frozenset()}, default=None)
+    assert states(context(rps=masks)) == {}
+    for value, state in (
+        (replace(masks, queues={path: denied}), "denied"),
+        (replace(masks, default=denied), "denied"),
+        (replace(masks, cut=True), "malformed"),
+    ):
+        assert states(context(rps=value)) == {"/sys/class/net/*/queues": state}

@@ -113,6 +113,13 @@ def test_what_is_found_outranks_what_is_not_read() -> None:
     assert brings_packets(ctx, 1) is True
 
 
+def test_one_cpu_may_be_known_and_the_other_not() -> None:
+    found = findings(steered({queue("lo"): DENIED, queue("eth0"): cpus(1)}, audited=(1, 5)), "CFG.RPS")
+    assert [(finding.cpus, finding.outcome) for finding in found] == [((1,), Outcome.WARN), ((5,), Outcome.UNKNOWN)]
+    assert found[0].fix is not None
+    assert found[0].fix.commands == (f"echo 0 | sudo tee /{queue('eth0')}",)
+
+
 def test_a_mask_that_was_changed_meanwhile_is_shown_and_not_written_again() -> None:
     ctx = edit(steered({queue("eth0"): cpus(1)}), "after.config.rps", rps({queue("eth0"): cpus(0)}))
     found = only(ctx, "CFG.RPS")
