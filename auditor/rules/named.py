@@ -73,7 +73,7 @@ class Named:
             return f"seen in {self.sightings} samples"
         allowed = format_cpulist(frozenset().union(*(runner.ends[-1] for runner in self.runners)))
         seen = "held the CPU throughout" if self.held else f"seen in {self.sightings} samples and nowhere else"
-        return f"{seen}{ran}; stuck: it may run on CPUs {allowed}"
+        return f"{seen}{ran}, free to run on CPUs {allowed}"
 
 
 def named_runners(ctx: Context, cpu: int, *, kind: str) -> list[Named]:

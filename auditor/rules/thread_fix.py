@@ -41,15 +41,18 @@ class Culprits:
     """They may run on audited CPUs only."""
     unbound_work: bool
     """A kworker of an unbound workqueue ran where the mask lets it in."""
+    others: bool
+    """Someone was there who is not a kernel thread bound to the CPU, or nobody is known."""
 
 
 def culprits(ctx: Context) -> Culprits:
     """Of those that are still there: an id may be given to another thread, a command for it would hit that one."""
     stuck_here: dict[int, Runner] = {}
     pinned: dict[int, Runner] = {}
-    unbound_work = False
+    unbound_work, bound = False, set()
     for cpu in ctx.audited:
         for runner in foreign_runners(ctx, cpu):
+            bound.add(runner.status.kernel and len(runner.allowed) == 1)
             unbound_work |= is_unbound_work(runner) and lets_in(ctx, cpu)
             if not _movable(ctx, runner):
                 continue
@@ -57,7 +60,12 @@ def culprits(ctx: Context) -> Culprits:
                 pinned[runner.key.tid] = runner
             elif stuck(ctx, runner, cpu):
                 stuck_here[runner.key.tid] = runner
-    return Culprits(stuck=_most_first(stuck_here), pinned=_most_first(pinned), unbound_work=unbound_work)
+    return Culprits(
+        stuck=_most_first(stuck_here),
+        pinned=_most_first(pinned),
+        unbound_work=unbound_work,
+        others=bound != {True},
+    )
 
 
 def is_unbound_work(runner: Runner) -> bool:
@@ -84,9 +92,8 @@ def thread_fix(ctx: Context) -> Fix:
     """
     found = culprits(ctx)
     if any(domain_state(ctx, cpu)[0] is not Outcome.PASS for cpu in ctx.audited):
-        return _with_moves(ctx, boot_fix(ctx, ISOLATE), Culprits(stuck=(), pinned=found.pinned, unbound_work=False))
-    fix = Fix(kind=FixKind.RUNTIME, text="")
-    return _with_moves(ctx, fix, found)
+        return _with_moves(ctx, boot_fix(ctx, ISOLATE), replace(found, stuck=(), unbound_work=False))
+    return _with_moves(ctx, Fix(kind=FixKind.RUNTIME, text="" if found.others else BOUND), found)
 
 
 def bound_fix(ctx: Context) -> Fix:

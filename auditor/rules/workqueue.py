@@ -66,12 +66,13 @@ def mask_fix(ctx: Context) -> Fix:
     masks = ctx.observation.after.config.workqueues
     old = frozenset() if isinstance(masks, ProbeError) else masks.cpumask
     new = old - ctx.targets.audited or ctx.targets.roam
+    boot = boot_fix(ctx).boot if ctx.since(4, 15) else {}
     return Fix(
         kind=FixKind.RUNTIME,
         text=f"let unbound work run on CPUs {format_cpulist(new)} only"
-        + ("; isolcpus=domain or nohz_full does it from boot on" if ctx.since(4, 15) else ""),
+        + ("; isolcpus=domain or nohz_full does it from boot on" if boot else ""),
         commands=(f"echo {format_cpumask(new)} | sudo tee {PATH}",),
-        boot=boot_fix(ctx).boot if ctx.since(4, 15) else {},
+        boot=boot,
         undo=f"echo {format_cpumask(old)} | sudo tee {PATH}" if old else "",
     )
 
