@@ -15,6 +15,7 @@ from auditor.rules.presence import busy_s, slack_s, switches_of
 from auditor.switches import Runner
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError
+from probes.snapshot import Census
 from probes.topology import CPU_DIR
 
 BAD = (Outcome.WARN, Outcome.FAIL)
@@ -57,7 +58,7 @@ def _core(ctx: Context, rule: Rule, cpu: int, appeared: Collection[int]) -> Iter
         yield None, rule.finding(Outcome.UNKNOWN, [cpu], detail=f"which CPUs share its core is not told: {path}")
         return
     if appeared:
-        text = f"CPUs {format_cpulist(appeared)} came online within the window: they may share its core"
+        text = f"{_named(appeared)} came online within the window, perhaps in its core"
         yield None, rule.finding(Outcome.UNKNOWN, [cpu], detail=text, evidence=evidence)
     elif core == {cpu}:
         text = "no other thread of its core is online" + _as_shown(ctx)
@@ -109,8 +110,19 @@ def _use(ctx: Context, sibling: int) -> Use | None:
 
 
 def _may_be_own(ctx: Context, sibling: int) -> bool:
-    """Whether own threads may be hidden there; told by affinity, they are on audited CPUs only."""
-    return not ctx.own_visible and (ctx.own_rule.source != "affinity" or sibling in ctx.targets.audited)
+    """Whether own threads may have run there unseen: hidden ones, or those whose run time the kernel does not keep.
+
+    Told by affinity, they are on audited CPUs only.
+    """
+    if not ctx.own_visible:
+        return ctx.own_rule.source != "affinity" or sibling in ctx.targets.audited
+    ends = (ctx.observation.before.census, ctx.observation.after.census)
+    return any(
+        sibling in end.statuses[key].allowed
+        for end in ends
+        if isinstance(end, Census) and not end.schedstat
+        for key in ctx.own & end.statuses.keys()
+    )
 
 
 def _nobody_else(ctx: Context, sibling: int, own: Sequence[Runner]) -> bool:
@@ -155,29 +167,30 @@ def _by_others(ctx: Context, sibling: int, use: Use) -> str:
 
 def _fix(ctx: Context, siblings: Collection[int]) -> Fix:
     """Both threads of a core for the workload, or one of them empty. ``siblings``: those that are not audited."""
-    listed = format_cpulist(siblings)
     text = "give both threads of a core to the workload, or leave one of them empty"
     if not siblings:
         return Fix(kind=FixKind.WORKLOAD, text=text)
     if _has_kubelet(ctx):
         option = "cpuManagerPolicyOptions full-pcpus-only=true with the static policy hands out whole cores"
-        return Fix(kind=FixKind.KUBELET, text=f"CPUs {listed} share cores with audited CPUs: {option}")
+        return Fix(kind=FixKind.KUBELET, text=f"{text}: {option}")
     can_go = sorted(set(siblings) - {BOOT_CPU})
     if not can_go or ctx.targets.housekeeping <= set(can_go):
         return Fix(
             kind=FixKind.WORKLOAD,
-            text=f"{text}: CPUs {listed} can't be given up here, choose CPUs of other cores, or boot with nosmt",
+            text=f"{text}: {_named(siblings)} can't be given up here, choose CPUs of other cores, or boot with nosmt",
         )
     path = f"/{CPU_DIR}/cpu%d/online"
     stays = f"; CPU {BOOT_CPU} can't: leave its core to the host" if BOOT_CPU in siblings else ""
-    listed = format_cpulist(can_go)
     return Fix(
         kind=FixKind.RUNTIME,
-        text=f"{text}: audit and isolate CPUs {listed} as well, or take them offline "
-        f"(nosmt at boot: all such threads){stays}",
+        text=f"{text}: isolate {_named(can_go)} as well, or take offline (nosmt at boot: all such threads){stays}",
         commands=tuple(f"echo 0 | sudo tee {path % cpu}" for cpu in can_go),
         undo="; ".join(f"echo 1 | sudo tee {path % cpu}" for cpu in can_go),
     )
+
+
+def _named(cpus: Collection[int]) -> str:
+    return f"CPU{'s' * (len(cpus) > 1)} {format_cpulist(cpus)}"
 
 
 def _has_kubelet(ctx: Context) -> bool:

@@ -34,17 +34,17 @@ def lets_in(ctx: Context, cpu: int) -> bool:
 def check_workqueue(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """CFG.WQ."""
     before, after = workqueues(ctx)
-    alike: dict[str, list[int]] = {}
+    either = before.cpumask | after.cpumask
+    alike: dict[tuple[bool, str], list[int]] = {}
     for cpu in ctx.audited:
-        alike.setdefault(_describe(before, after, cpu), []).append(cpu)
-    for text, cpus in alike.items():
-        inside = set(cpus) & (before.cpumask | after.cpumask)
+        alike.setdefault((cpu in either, _describe(before, after, cpu)), []).append(cpu)
+    for (inside, text), cpus in alike.items():
         yield rule.finding(
             Outcome.WARN if inside else Outcome.PASS,
             cpus,
             detail=text,
             evidence=[Evidence(path=PATH, field="mask", value=format_cpumask(after.cpumask))],
-            fix=mask_fix(ctx) if inside & after.cpumask else None,
+            fix=mask_fix(ctx) if after.cpumask.intersection(cpus) else None,
         )
 
 

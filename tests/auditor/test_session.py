@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -263,3 +263,24 @@ def test_a_run_with_load_and_work_starts_settles_checks_and_ends_them(monkeypatc
     audit = judge(measured, Policy())
     assert audit.own.source == "work"
     assert audit.readiness.status in Readiness
+
+
+def test_the_tool_sits_beside_no_audited_cpu_if_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = replace(TARGETS, roam=cpus(0, 2), siblings=cpus(2))
+    pinned: list[frozenset[int]] = []
+    refused: list[frozenset[int]] = []
+
+    def pin(roam: frozenset[int], audited: frozenset[int]) -> None:
+        pinned.append(roam)
+        if roam in refused:
+            raise UsageError("may not")
+
+    monkeypatch.setattr(session, "pin", pin)
+    session.take_seat(targets)
+    assert pinned == [cpus(0)]
+    refused.append(cpus(0))
+    session.take_seat(targets)
+    assert pinned[1:] == [cpus(0), cpus(0, 2)]
+    refused.append(cpus(0, 2))
+    with pytest.raises(UsageError, match="may not"):
+        session.take_seat(targets)
