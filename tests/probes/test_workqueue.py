@@ -79,7 +79,7 @@ def test_a_global_mask_that_can_not_be_read(state: SourceState) -> None:
 
 def test_what_only_names_may_fail_alone() -> None:
     denied = ProbeError("x", "permission denied", SourceState.DENIED)
-    broken = {f"{DIR}/cpumask_isolated": "x\n", f"{DIR}/writeback/cpumask": denied}
+    broken: dict[str, str | ProbeError] = {f"{DIR}/cpumask_isolated": "x\n", f"{DIR}/writeback/cpumask": denied}
     found = read_workqueues(DictHost({**FILES, **broken}))
     assert (found.isolated, found.queues["writeback"]) == (None, denied)
 

@@ -16,9 +16,9 @@ from auditor.verdict import judge_cpu
 from probes.cpustat import CpuStat
 from tests.auditor.build import Thread, context, cpus, edit, findings, gone, only
 
-ISOLATED = {"domains": {0: [cpus(0, 2)], 2: [cpus(0, 2)]}}
+ISOLATED: dict[str, Any] = {"domains": {0: [cpus(0, 2)], 2: [cpus(0, 2)]}}
 """CPU 5 is in no domain, as CPU 1."""
-BALANCED = {"domains": {0: [cpus(0, 2, 5)], 2: [cpus(0, 2, 5)], 5: [cpus(0, 2, 5)]}}
+BALANCED: dict[str, Any] = {"domains": {0: [cpus(0, 2, 5)], 2: [cpus(0, 2, 5)], 5: [cpus(0, 2, 5)]}}
 CORE = cpus(1, 5)
 NEIGHBOUR = Thread(tid=600, name="neighbour", on=cpus(5), switches=50, run_ms=9000)
 OWN = Thread(tid=700, name="app", on=cpus(5), switches=0, run_ms=9000)
