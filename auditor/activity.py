@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from auditor.context import Context
 from auditor.model import Activity, Counter, CpuActivity, IdleUse, Switches, ThreadSeen
-from auditor.rules.foreign import balance_of, confined, follows_own, foreign_runners
+from auditor.rules.presence import balance_of, confined, follows_own, foreign_runners
 from auditor.switches import Runner
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError

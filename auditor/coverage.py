@@ -14,6 +14,7 @@ from probes.irqbalance import Ban
 from probes.isolation import MAX_CGROUPS, Isolation
 from probes.rps import MAX_QUEUES, NET_DIR
 from probes.snapshot import Config, Snapshot
+from probes.topology import CPU_DIR
 
 
 def coverage(ctx: Context) -> tuple[Coverage, ...]:
@@ -55,6 +56,9 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/sys/fs/cgroup cpuset partitions", _worse(*map(_partitions, isolations)), "runtime isolation is unknown"
     yield "/sys/fs/cgroup cpu.max, cpu.stat", next(_limits(ctx), None), "CPU limits of the workload are unknown"
     yield "/proc/*/limits, timers", next(_timers(ctx), None), "CPU timers that keep the tick can't be named"
+    queues = _worse(*(config.workqueues for config in configs))
+    yield "/sys/devices/virtual/workqueue/cpumask", queues, "where unbound kernel work may run is unknown"
+    yield "/sys/devices/system/cpu/cpu*/topology", _cores(ctx), "which CPUs share a core is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
@@ -73,6 +77,13 @@ def _own_io(ctx: Context) -> object:
 
 def _devices(ctx: Context) -> list[RowDelta]:
     return [] if isinstance(ctx.delta.interrupts, ProbeError) else ctx.rows(InterruptKind.DEVICE)
+
+
+def _cores(ctx: Context) -> object:
+    untold = ctx.targets.audited - ctx.observation.facts.topology.siblings.keys()
+    if not untold:
+        return None
+    return ProbeError(f"{CPU_DIR}/cpu{min(untold)}/topology/thread_siblings_list", "not told", SourceState.MISSING)
 
 
 def _worse(before: object, after: object) -> object:

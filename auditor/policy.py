@@ -70,3 +70,8 @@ class Policy:
     """CPU time of one foreign user thread that fails the rule by itself: one USER_HZ tick."""
     foreign_sightings: int = 3
     steal_fail: float = 0.001
+    sibling_warn: float = 0.01
+    sibling_fail: float = 0.10
+    """Share of the window in which others kept an SMT sibling busy."""
+    sibling_takes: float = 0.3
+    """Nominal part of a CPU that a busy sibling takes from it."""

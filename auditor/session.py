@@ -71,7 +71,7 @@ def measure(options: Options, stop: Stop, log: Callable[[str], None], recorder: 
     host: Host = recorder or TreeHost(options.root)
     try:
         targets = choose(read_topology(host), read_isolation(host), options.cpus)
-        pin(targets.roam, targets.audited)
+        take_seat(targets)
         facts = read_facts(host, arch=os.uname().machine)
     except ProbeError as error:
         raise UsageError(f"{error}: the CPUs of this host can't be told") from None
@@ -108,6 +108,14 @@ def pin_early(asked: str | None) -> None:
     """Leaves the CPUs that --cpus names before anything is read; where none is left, ``pin`` explains it later."""
     if asked is not None and (left := os.sched_getaffinity(0) - parse_asked(asked)):
         os.sched_setaffinity(0, left)
+
+
+def take_seat(targets: Targets) -> None:
+    """Pins this process where it disturbs least. Raises UsageError where it may not run off the audited CPUs."""
+    try:
+        pin(targets.seats, targets.audited)
+    except UsageError:  # its cpuset may hold other housekeeping CPUs
+        pin(targets.roam, targets.audited)
 
 
 def refuse_owned(host: Host, targets: Targets) -> None:

@@ -20,13 +20,20 @@ class Targets:
     housekeeping: frozenset[int]
     control: frozenset[int]
     roam: frozenset[int]
-    """Housekeeping CPUs that the kernel does not isolate for someone else: where this tool and a load may run."""
+    """Housekeeping CPUs that the kernel does not isolate for someone else: where a load may run."""
     chosen_by: str
+    siblings: frozenset[int] = frozenset()
+    """Housekeeping CPUs that share a core with an audited one."""
 
     @property
     def counted(self) -> frozenset[int]:
         """CPUs whose counters are read."""
-        return self.audited | self.control
+        return self.audited | self.control | self.siblings
+
+    @property
+    def seats(self) -> frozenset[int]:
+        """Where this tool itself runs: beside no audited CPU, as long as there is another place."""
+        return self.roam - self.siblings or self.roam
 
 
 def choose(topology: Topology, isolation: Isolation, asked: str | None) -> Targets:
@@ -39,8 +46,15 @@ def choose(topology: Topology, isolation: Isolation, asked: str | None) -> Targe
     if not housekeeping:
         raise UsageError(f"all online CPUs ({online}) are audited: none is left for the host and for this tool")
     control = frozenset(cpu for cpu in housekeeping if any(topology.like(cpu, other) for other in audited))
-    roam = housekeeping - kept_free(isolation) or housekeeping
-    return Targets(audited=audited, housekeeping=housekeeping, control=control, roam=roam, chosen_by=chosen_by)
+    beside = frozenset().union(*(topology.siblings.get(cpu, frozenset()) for cpu in audited))
+    return Targets(
+        audited=audited,
+        housekeeping=housekeeping,
+        control=control,
+        roam=housekeeping - kept_free(isolation) or housekeeping,
+        chosen_by=chosen_by,
+        siblings=beside & housekeeping,
+    )
 
 
 def kept_free(isolation: Isolation) -> frozenset[int]:

@@ -36,9 +36,11 @@ from probes.threads import (
     read_status,
 )
 from probes.topology import Topology, read_cpus, read_topology
+from probes.workqueue import WORKQUEUE_DIR, Workqueues, read_workqueues
 
 T = TypeVar("T")
 BOOT_ID = "proc/sys/kernel/random/boot_id"
+NO_WORKQUEUES = ProbeError(f"{WORKQUEUE_DIR}/cpumask", "not read", SourceState.MISSING)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +62,7 @@ class Config:
     affinity: IrqAffinities | ProbeError
     rps: Rps | ProbeError
     boot_id: str | ProbeError = ""
+    workqueues: Workqueues | ProbeError = NO_WORKQUEUES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,6 +156,7 @@ def read_config(host: Host) -> Config:
         isolation=read_isolation(host),
         affinity=attempt(lambda: read_irq_affinity(host)),
         rps=attempt(lambda: read_rps(host)),
+        workqueues=attempt(lambda: read_workqueues(host)),
     )
 
 

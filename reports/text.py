@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from auditor.model import Audit, Cause, Finding, Fix, Kind, Outcome, OwnInterrupt, Status
+from auditor.model import Audit, Cause, Finding, Fix, FixKind, Kind, Outcome, OwnInterrupt, Status
 from reports.escape import bounded
 from reports.layout import INDENT, MISSING, WIDTH, Column, clip, cpu_list, cpus_named, number, prose, seconds, table
 from reports.shell import shell_lines
@@ -132,6 +132,8 @@ def fix_lines(fix: Fix, *, boot_line: str | None, indent: str = INDENT * 2) -> l
 
 def _how(fix: Fix, *, in_line: bool) -> str:
     if in_line:
+        if fix.commands and fix.kind is FixKind.BOOT:
+            return "boot line below, and then"
         return f"{fix.kind.value}, or the boot line below" if fix.commands else "boot line below"
     return f"{fix.kind.value}, reboot needed" if fix.reboot else fix.kind.value
 

@@ -17,10 +17,12 @@ from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.quota import CFG_QUOTA
 from auditor.rules.rps import CFG_RPS
+from auditor.rules.smt import CFG_SMT
 from auditor.rules.softirq import SIRQ_RULES
 from auditor.rules.threads import THR_OWNERS, THR_RULES
 from auditor.rules.tick import TICK_LOC
 from auditor.rules.tick_reasons import QUOTA_TICK, TICK_POSIX
+from auditor.rules.workqueue import CFG_WQ
 
 RULES: tuple[Rule, ...] = (
     CFG_DOMAIN,
@@ -36,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     QUOTA_TICK,
     TICK_POSIX,
     FAIRSRV,
+    CFG_SMT,
     STEAL,
     CST_DEEP,
     CFG_QUOTA,
@@ -45,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     CFG_MIRQ,
     CFG_RPS,
     CFG_IRQBALANCE,
+    CFG_WQ,
     THR_OWNERS,
     THR_MULTI,
 )

@@ -4,78 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.bootline import boot_fix
 from auditor.context import Context
-from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.model import Evidence, Finding, Kind, Outcome
 from auditor.policy import Limit
 from auditor.rules.base import Rule, always, bound, judge, rate, settle, weight
 from auditor.rules.doors import domain_state
-from auditor.rules.foreign_time import GRAIN_S, UNEXPLAINED_S, others_s, ran_s
+from auditor.rules.foreign_time import ran_s
+from auditor.rules.presence import busy_s, hold_of, holders, slack_s, switches_of, time_of_others_ms
 from auditor.rules.service import own_timer_runs
-from auditor.switches import Balance, Runner
+from auditor.rules.thread_fix import thread_fix
+from auditor.switches import Balance
 from probes.host import ProbeError
 
 WATCHDOG_S = 4.0
 """The soft-lockup watchdog wakes migration/N this often (kernel/watchdog.c, threshold 10 s)."""
-
-
-def foreign_runners(ctx: Context, cpu: int) -> list[Runner]:
-    """Threads of others that ran here: confined to audited CPUs and grown, seen here in a sample, or moved in or out.
-
-    Where no foreign switch can have happened on the CPU, only those are left that were there without one.
-    """
-    balance = balance_of(ctx, cpu)
-    quiet = balance is not None and balance.foreign_most == 0
-    idle = (_busy_s(ctx, cpu) or 0) <= GRAIN_S
-    return [
-        runner
-        for runner in ctx.runners
-        if runner.key not in ctx.own
-        and not follows_own(ctx, runner)
-        and (
-            (cpu in runner.allowed and confined(ctx, runner))
-            or cpu in runner.sightings
-            or came_or_left(ctx, runner, cpu)
-        )
-        and (not quiet or _stayed(runner) or (not idle and came_or_left(ctx, runner, cpu)))
-    ]
-
-
-def follows_own(ctx: Context, runner: Runner) -> bool:
-    """Whether it is the thread of an own interrupt, and ran no more often than that fired."""
-    return runner.key in ctx.allowances and ctx.foreign_part(runner) == 0
-
-
-def came_or_left(ctx: Context, runner: Runner, cpu: int) -> bool:
-    """Whether a user thread was confined to audited CPUs at one end of the window only, this one among them."""
-    confined_to = [bool(end) and end <= ctx.targets.audited for end in runner.ends]
-    return (
-        not runner.status.kernel
-        and confined_to in ([True, False], [False, True])
-        and cpu in (runner.ends[confined_to.index(True)])
-    )
-
-
-def time_of_others_ms(ctx: Context, balance: Balance) -> float:
-    """CPU time of others on these CPUs, at least, in milliseconds."""
-    here = {runner.key: runner for cpu in balance.cpus for runner in foreign_runners(ctx, cpu)}
-    return 1000 * others_s(ctx, balance, [runner for runner in here.values() if not runner.status.kernel])
-
-
-def confined(ctx: Context, runner: Runner) -> bool:
-    """Whether everything the thread did was done on audited CPUs."""
-    return bool(runner.allowed) and runner.allowed <= ctx.targets.audited
-
-
-def _stayed(runner: Runner) -> bool:
-    return runner.growth.most == 0 and (runner.growth.run_ns or 0) > 0
-
-
-def balance_of(ctx: Context, cpu: int) -> Balance | None:
-    """The switches of the group this CPU belongs to."""
-    if isinstance(ctx.balances, ProbeError):
-        return None
-    return next((balance for balance in ctx.balances if cpu in balance.cpus), None)
 
 
 def check_foreign(ctx: Context, rule: Rule) -> Iterator[Finding]:
@@ -86,8 +28,11 @@ def check_foreign(ctx: Context, rule: Rule) -> Iterator[Finding]:
         occupied = _occupied(ctx, rule, balance)
         if occupied:
             yield occupied
-        if not occupied or occupied.cpus != balance.cpus:
-            yield (None if occupied else _was_there(ctx, rule, balance)) or _counted(ctx, rule, balance)
+        if not occupied and (text := was_there(ctx, balance)):
+            text = f"{_describe(balance)}, {text}"
+            yield rule.finding(Outcome.UNKNOWN, balance.cpus, detail=text, origin="threads")
+        elif not occupied or occupied.cpus != balance.cpus:
+            yield _counted(ctx, rule, balance)
     missing = set(ctx.audited) - {cpu for balance in ctx.balances for cpu in balance.cpus}
     if missing:
         yield rule.finding(
@@ -104,7 +49,7 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
     if outcome is not Outcome.FAIL and _undecided(least, most, ctx.window_s, limit):
         outcome = Outcome.UNKNOWN
     shut = all(domain_state(ctx, cpu)[0] is Outcome.PASS for cpu in balance.cpus)
-    control = ctx.control_rate(lambda cpu: _switches(ctx, cpu))
+    control = ctx.control_rate(lambda cpu: switches_of(ctx, cpu))
     outcome = settle(outcome, least, control, limit, shut=shut)
     ran_ms = time_of_others_ms(ctx, balance)
     long = outcome is not Outcome.FAIL and ran_ms >= ctx.policy.foreign_run_ms
@@ -118,7 +63,7 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
         detail=_describe(balance, watchdog, timers_most)
         + (f"; {ran_ms / 1000:.2f} s of CPU time by others" if long else ""),
         evidence=[
-            Evidence(path="/proc/schedstat", field=f"cpu{cpu} field 9", value=f"+{_switches(ctx, cpu)}")
+            Evidence(path="/proc/schedstat", field=f"cpu{cpu} field 9", value=f"+{switches_of(ctx, cpu)}")
             for cpu in balance.cpus
         ],
         fix=thread_fix(ctx) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
@@ -131,12 +76,6 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
 def _undecided(least: int, most: int, window_s: float, limit: Limit) -> bool:
     """Whether the upper end would fail and the lower end does not: at 0 by its plain rate, above by its lower bound."""
     return judge(most, window_s, limit) is Outcome.FAIL or (not least and most / window_s > limit.fail)
-
-
-def _switches(ctx: Context, cpu: int) -> int | None:
-    if isinstance(ctx.delta.sched, ProbeError) or cpu not in ctx.delta.sched:
-        return None
-    return ctx.delta.sched[cpu].switches
 
 
 def _describe(balance: Balance, watchdog: int = 0, own_timers: int = 0) -> str:
@@ -194,27 +133,21 @@ def _unnamed(ctx: Context, balance: Balance, least: int) -> int:
 
 
 def _occupied(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
-    """CPUs busy without a single switch: one thread held each throughout. What none of ours did, someone else's did.
-
-    An own thread that was switched to elsewhere may have begun here: it excuses as far as it ran, but proves nothing.
-    """
-    slack_s = min(UNEXPLAINED_S, ctx.window_s / 2)
-    busy = {cpu: _busy_s(ctx, cpu) for cpu in balance.cpus if not _switches(ctx, cpu)}
-    held = {cpu: busy_s for cpu, busy_s in busy.items() if busy_s is None or busy_s > slack_s}
-    here = [runner for runner in ctx.runners if runner.allowed & held.keys()]
-    stayed = [runner for runner in here if _stayed(runner) and runner.key in ctx.own]
-    moved_s = ran_s([runner for runner in here if not _stayed(runner) and runner.key in ctx.own])
-    more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in held.values()) - ran_s(stayed)
-    if more_s <= slack_s * len(held) and len(held) <= len(stayed):
+    """CPUs busy without a single switch: one thread held each throughout, and it was none of ours."""
+    hold = hold_of(ctx, balance)
+    if hold is None:
         return None
-    suspects = sorted({runner.status.name for runner in here if runner.key not in ctx.own and _stayed(runner)})
-    proved = bool(suspects) and None not in held.values() and more_s - moved_s > slack_s
+    names = sorted({runner.status.name for runner in hold.suspects})
+    proved = bool(names) and None not in hold.cpus.values() and hold.more_s - hold.moved_s > slack_s(ctx)
+    named = any(holders(ctx, cpu) for cpu in hold.cpus)
     return rule.finding(
         Outcome.FAIL if proved else Outcome.UNKNOWN,
-        held,
-        detail=_describe_held(held, more_s, suspects),
+        hold.cpus,
+        detail=_describe_held(hold.cpus, hold.more_s, names),
         fix=thread_fix(ctx) if proved else None,
         origin="threads",
+        # Who is named has the time counted in THR.USER.
+        cost_us_per_s=1e6 * hold.more_s / ctx.window_s if proved and not named else 0.0,
     )
 
 
@@ -226,36 +159,19 @@ def _describe_held(held: Mapping[int, float | None], more_s: float, suspects: Se
     return text + (f"; it may be {', '.join(suspects[:4])}" if suspects else "")
 
 
-def _was_there(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
-    """A thread that held the CPU when the window began is not switched to. Where switches are few, its time tells."""
-    busy = [_busy_s(ctx, cpu) for cpu in balance.cpus]
-    slack_s = min(UNEXPLAINED_S, ctx.window_s / 2) * len(balance.cpus)
+def was_there(ctx: Context, balance: Balance) -> str:
+    """A thread that held the CPU when the window began is not switched to. Where switches are few, its time tells.
+
+    Gives what tells of it, "" where nothing does.
+    """
+    busy = [busy_s(ctx, cpu) for cpu in balance.cpus]
     own = [runner for runner in ctx.runners if runner.key in ctx.own and runner.allowed & set(balance.cpus)]
-    more_s = sum(ctx.window_s if busy_s is None else busy_s for busy_s in busy) - ran_s(own)
-    if balance.foreign_least or balance.total > ctx.window_s or more_s <= slack_s:
-        return None
+    more_s = sum(ctx.window_s if seconds is None else seconds for seconds in busy) - ran_s(own)
+    if balance.foreign_least or balance.total > ctx.window_s or more_s <= slack_s(ctx) * len(balance.cpus):
+        return ""
     if None in busy:
-        held = "and /proc/stat does not tell whether another thread was there at the start"
-    else:
-        held = f"yet busy {more_s:.1f} s more than own threads ran: another was there at the start"
-    text = f"{_describe(balance)}, {held}"
-    return rule.finding(Outcome.UNKNOWN, balance.cpus, detail=text, origin="threads")
-
-
-def _busy_s(ctx: Context, cpu: int) -> float | None:
-    busy = ctx.busy(cpu)
-    return None if busy is None else busy.busy * ctx.window_s
-
-
-def thread_fix(ctx: Context) -> Fix:
-    """Threads keep off by themselves once the CPU is out of the domains; what is pinned there must be moved."""
-    if any(domain_state(ctx, cpu)[0] is not Outcome.PASS for cpu in ctx.audited):
-        return boot_fix(ctx, "keep other threads off: isolate these CPUs at boot")
-    return Fix(
-        kind=FixKind.RUNTIME,
-        text="the CPU is out of the scheduler domains: what runs here was pinned or inherited it; move user threads "
-        "with taskset -pc or their unit's CPUAffinity=, find what queues the kernel work",
-    )
+        return "and /proc/stat does not tell whether another thread was there at the start"
+    return f"yet busy {more_s:.1f} s more than own threads ran: another was there at the start"
 
 
 THR_FOREIGN = Rule(

@@ -11,7 +11,7 @@ from auditor.own_irqs import fed_only_by
 from auditor.requested import requested
 from auditor.rules.base import Rule
 from auditor.rules.doors import domain_state, routed
-from auditor.rules.foreign import foreign_runners
+from auditor.rules.presence import foreign_runners
 from auditor.switches import Runner
 from probes.cpulist import format_cpulist
 from probes.delta import RowDelta

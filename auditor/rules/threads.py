@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, Kind, Outcome
@@ -12,90 +10,20 @@ from auditor.own import owners, unrelated
 from auditor.policy import Limit
 from auditor.quotas import Quota
 from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, weight
-from auditor.rules.foreign import (
-    balance_of,
-    came_or_left,
-    confined,
-    foreign_runners,
-    thread_fix,
-    time_of_others_ms,
-    unnamed_switches,
-)
+from auditor.rules.foreign import unnamed_switches, was_there
 from auditor.rules.irq import device_of
 from auditor.rules.keepers import limits_name, limits_on
+from auditor.rules.named import Named, named_runners, ran_here_ms
+from auditor.rules.presence import balance_of, hold_of
 from auditor.rules.quota_fix import lift_fix
 from auditor.rules.rps import ORIGIN as RPS
 from auditor.rules.rps import brings_packets, is_backlog, rps_fix
-from auditor.rules.service import TIMER_THREADS, is_timer_thread, own_timer_runs
+from auditor.rules.service import TIMER_THREADS
+from auditor.rules.thread_fix import bound_fix, thread_fix
 from auditor.switches import Runner
 from probes.host import ProbeError
 from probes.snapshot import Census
 from probes.threads import thread_irq
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Named:
-    """Runners of one name on one CPU. ``switches`` is exact where all are confined, else 0."""
-
-    name: str
-    runners: Sequence[Runner]
-    exact: bool
-    switches: int
-    run_ms: float
-    """At most, where it ``moved``: confined to audited CPUs at one end of the window only."""
-    sightings: int
-    moved: bool
-    served: tuple[int, int] = (0, 0)
-    """At least and at most how many of the switches were work for the own threads."""
-
-    @property
-    def foreign(self) -> int:
-        """Switches that are certainly others' work."""
-        return max(0, self.switches - self.served[1])
-
-
-def named_runners(ctx: Context, cpu: int, *, kind: str) -> list[Named]:
-    """Foreign runners of one kind (user, bound or unbound kernel threads), put together by name, most first."""
-    chosen: dict[tuple[str, bool, bool], list[Runner]] = {}
-    for runner in foreign_runners(ctx, cpu):
-        if _kind(runner) == kind:
-            group = (runner.status.name, confined(ctx, runner), came_or_left(ctx, runner, cpu))
-            chosen.setdefault(group, []).append(runner)
-    balance = balance_of(ctx, cpu)
-    most = None if balance is None else balance.foreign_most
-    found = [_named(ctx, name, exact, moved, members, cpu, most) for (name, exact, moved), members in chosen.items()]
-    if kind == "bound":
-        found = [
-            replace(item, served=own_timer_runs(ctx, cpu)) if is_timer_thread(item.name) else item for item in found
-        ]
-    return sorted(found, key=lambda item: (-item.run_ms, -item.switches, -item.sightings, item.name))
-
-
-def _kind(runner: Runner) -> str:
-    if not runner.status.kernel:
-        return "user"
-    return "bound" if len(runner.allowed) == 1 else "unbound"
-
-
-def _named(
-    ctx: Context, name: str, exact: bool, moved: bool, members: list[Runner], cpu: int, most: int | None
-) -> Named:
-    """A switch on the window's edge is theirs if the CPU counted one: their readings enclose those of the CPU."""
-    grown = sum(_switches(ctx, runner) for runner in members)
-    return Named(
-        name=name,
-        runners=members,
-        exact=exact,
-        switches=(grown if most is None else min(grown, most)) if exact else 0,
-        run_ms=math.fsum((runner.growth.run_ns or 0) / 1e6 for runner in members) if exact or moved else 0.0,
-        sightings=sum(runner.sightings.get(cpu, 0) for runner in members),
-        moved=moved,
-    )
-
-
-def _switches(ctx: Context, runner: Runner) -> int:
-    part = ctx.foreign_part(runner)
-    return max(0, runner.growth.least - ctx.allowances.get(runner.key, 0)) if part is None else part
 
 
 def check_named(ctx: Context, rule: Rule) -> Iterator[Finding]:
@@ -103,10 +31,13 @@ def check_named(ctx: Context, rule: Rule) -> Iterator[Finding]:
     if isinstance(ctx.census, ProbeError):
         raise ctx.census
     kind = {"THR.USER": "user", "THR.KBOUND": "bound", "THR.KUNBOUND": "unbound"}[rule.id]
-    for cpu in ctx.audited:
-        found = named_runners(ctx, cpu, kind=kind)
+    everyone = {cpu: named_runners(ctx, cpu, kind=kind) for cpu in ctx.audited}
+    fix = None
+    if any(everyone.values()):
+        fix = bound_fix(ctx) if rule.id == "THR.KBOUND" else thread_fix(ctx)
+    for cpu, found in everyone.items():
         for item in found:
-            yield _name_finding(ctx, rule, cpu, item)
+            yield _name_finding(ctx, rule, cpu, item, fix)
         if not found:
             yield _nobody(ctx, rule, cpu)
 
@@ -120,31 +51,40 @@ def _nobody(ctx: Context, rule: Rule, cpu: int) -> Finding:
     if not all(isinstance(end, Census) and end.complete for end in ends):
         hidden = "not all threads of the host are visible from here (PID namespace or hidepid)"
         return rule.finding(Outcome.UNKNOWN, [cpu], detail=hidden)
-    balance = balance_of(ctx, cpu)
-    if rule.id == "THR.USER" and balance is None:
-        return rule.finding(Outcome.UNKNOWN, [cpu], detail="none was seen here; samples alone miss most short runs")
-    if rule.id == "THR.USER" and balance is not None and (unnamed := unnamed_switches(ctx, balance)):
-        left = f"none was seen here; {unnamed} switches remain unnamed"
-        return rule.finding(Outcome.UNKNOWN, [cpu], detail=left)
+    if rule.id == "THR.USER" and (left := _left_over(ctx, cpu)):
+        return rule.finding(Outcome.UNKNOWN, [cpu], detail=f"none was seen here; {left}")
     return rule.finding(Outcome.PASS, [cpu], observed=0, unit="threads", detail="none ran here")
 
 
-def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
-    seen = max(item.foreign, item.sightings, int(item.moved))
+def _left_over(ctx: Context, cpu: int) -> str:
+    """What shows that a user thread may have been here all the same, "" where nothing does."""
+    balance = balance_of(ctx, cpu)
+    if balance is None:
+        return "samples alone miss most short runs"
+    if unnamed := unnamed_switches(ctx, balance):
+        return f"{unnamed} switches remain unnamed"
+    hold = hold_of(ctx, balance)
+    if hold and cpu in hold.cpus:
+        return "who held the CPU throughout, if anyone did, can't be told"
+    return "" if hold else was_there(ctx, balance)
+
+
+def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named, fix: Fix | None) -> Finding:
     part = item.foreign / item.switches if item.switches else 1.0
-    stolen = part * _ran_here_ms(ctx, cpu, item) * 1000 / ctx.window_s
+    stolen = part * ran_here_ms(ctx, cpu, item) * 1000 / ctx.window_s
     outcome = _name_outcome(ctx, rule, cpu, item)
+    observed, limit, unit = _number(ctx, rule, cpu, item, outcome)
     limits = _limits_behind(ctx, cpu, item)
     return rule.finding(
         outcome,
         [cpu],
-        observed=rate(seen, ctx.window_s) if rule.id != "THR.USER" else seen,
-        limit=ctx.policy.foreign_sightings if rule.id == "THR.USER" else bound(outcome, ctx.policy.limits[rule.id]),
-        unit="runs" if rule.id == "THR.USER" else "/s",
+        observed=observed,
+        limit=limit,
+        unit=unit,
         title=f"{rule.title}: {item.name}",
-        detail=f"{item.name}: {_what(item)}{maybe_own(outcome)}",
-        evidence=[_evidence(runner, moved=item.moved) for runner in item.runners[:3]],
-        fix=lift_fix(limits) if limits else _fix(ctx, cpu, item),
+        detail=f"{item.name}: {item.describe()}{maybe_own(outcome)}",
+        evidence=[_evidence(runner, item) for runner in item.runners[:3]],
+        fix=lift_fix(limits) if limits else rps_fix(ctx) if _steered(ctx, cpu, item) else fix,
         origin=f"tick:{limits_name(limits)}" if limits else _origin(ctx, rule, cpu, item),
         # Sightings are a part of the foreign switches that THR.FOREIGN counts already.
         per_second=rate(item.foreign, ctx.window_s),
@@ -152,20 +92,14 @@ def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named) -> Finding:
     )
 
 
-def _what(item: Named) -> str:
-    ran = f", {item.run_ms:.1f} ms" if item.run_ms else ""
-    if item.moved:
-        return f"moved here or away within the window{ran and f'{ran} here and elsewhere'}"
-    served = f", up to {item.served[1]} of them for own timers" if item.served[1] else ""
-    return f"{item.switches} switches{ran}{served}" if item.exact else f"seen in {item.sightings} samples"
-
-
-def _ran_here_ms(ctx: Context, cpu: int, item: Named) -> float:
-    """Of one that moved no more than what others ran here at all, as far as that is proved."""
-    balance = balance_of(ctx, cpu)
-    if not item.moved or balance is None:
-        return item.run_ms if item.exact else 0.0
-    return min(item.run_ms, time_of_others_ms(ctx, balance))
+def _number(ctx: Context, rule: Rule, cpu: int, item: Named, outcome: Outcome) -> tuple[float, float, str]:
+    """Observed, limit and unit: runs, or the time by which few runs fail."""
+    seen = max(item.foreign, item.sightings, int(item.here))
+    if rule.id != "THR.USER":
+        return rate(seen, ctx.window_s), bound(outcome, ctx.policy.limits[rule.id]), "/s"
+    if outcome is Outcome.FAIL and seen < ctx.policy.foreign_sightings:
+        return ran_here_ms(ctx, cpu, item), ctx.policy.foreign_run_ms, "ms"
+    return seen, ctx.policy.foreign_sightings, "runs"
 
 
 def _origin(ctx: Context, rule: Rule, cpu: int, item: Named) -> str:
@@ -186,10 +120,6 @@ def _limits_behind(ctx: Context, cpu: int, item: Named) -> tuple[Quota, ...]:
     return here if 2 * refills >= item.foreign > 0 else ()
 
 
-def _fix(ctx: Context, cpu: int, item: Named) -> Fix:
-    return rps_fix(ctx) if _steered(ctx, cpu, item) else thread_fix(ctx)
-
-
 def _steered(ctx: Context, cpu: int, item: Named) -> bool:
     """Whether the thread runs for packets that RPS sends here."""
     return is_backlog(item.runners[0].status) and bool(brings_packets(ctx, cpu))
@@ -199,7 +129,7 @@ def _name_outcome(ctx: Context, rule: Rule, cpu: int, item: Named) -> Outcome:
     policy = ctx.policy
     seen = max(item.foreign, item.sightings)
     if rule.id == "THR.USER":
-        long = _ran_here_ms(ctx, cpu, item) >= policy.foreign_run_ms or item.sightings >= policy.foreign_sightings
+        long = ran_here_ms(ctx, cpu, item) >= policy.foreign_run_ms or item.sightings >= policy.foreign_sightings
         return Outcome.FAIL if long else Outcome.WARN
     if not (item.switches or item.sightings) and item.run_ms >= policy.foreign_run_ms:
         return Outcome.FAIL  # it was never switched to because it never left
@@ -208,9 +138,9 @@ def _name_outcome(ctx: Context, rule: Rule, cpu: int, item: Named) -> Outcome:
     return judge_between(seen, max(seen, item.switches - item.served[0]), ctx.window_s, limit)
 
 
-def _evidence(runner: Runner, *, moved: bool) -> Evidence:
+def _evidence(runner: Runner, item: Named) -> Evidence:
     path, growth = f"/{runner.key.path}", runner.growth
-    if moved and growth.run_ns:
+    if item.here and growth.run_ns:
         return Evidence(path=path, field="run_ns", value=f"+{growth.run_ns}")
     if growth.least or not (runner.sightings or growth.run_ns):
         return Evidence(path=path, field="switches", value=f"+{growth.least}")

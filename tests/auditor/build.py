@@ -40,6 +40,7 @@ from probes.softirqs import Softirqs
 from probes.task_io import TaskIo
 from probes.threads import ThreadKey, ThreadRun, ThreadStatus
 from probes.topology import Topology
+from probes.workqueue import Workqueues
 
 SAMPLES = 5
 BASE = 1000
@@ -191,6 +192,8 @@ def observation(
     idle_driver: str | ProbeError = "intel_idle",
     limited: Mapping[str, Limited] | None = None,
     timers: Mapping[int, CpuTimers] | None = None,
+    siblings: Mapping[int, frozenset[int]] | None = None,
+    workqueues: Workqueues | ProbeError | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -207,6 +210,7 @@ def observation(
         ),
         affinity=IrqAffinities(irqs=affinity or {}, default=default_affinity, modes_tell=modes_tell),
         rps=rps or Rps(queues={}, default=None),
+        workqueues=workqueues or queues(frozenset(control)),
     )
     ends = []
     for after in (False, True):
@@ -240,7 +244,7 @@ def observation(
                 online=frozenset(everyone),
                 possible=frozenset(everyone),
                 present=frozenset(everyone),
-                siblings={},
+                siblings=siblings if siblings is not None else {cpu: frozenset({cpu}) for cpu in everyone},
                 node={},
                 core_type={},
             ),
@@ -265,12 +269,15 @@ def context(
 ) -> Context:
     """What rules look at; see ``observation`` for what may be given. A thread belongs to whom the own rule says."""
     seen = observation(audited=audited, control=control, own_rule=own_rule, **given)
+    cores = seen.facts.topology.siblings
+    beside = frozenset().union(*(cores.get(cpu, frozenset()) for cpu in audited))
     targets = Targets(
         audited=frozenset(audited),
         housekeeping=frozenset(control),
         control=frozenset(control),
         roam=frozenset(control),
         chosen_by="--cpus",
+        siblings=beside & frozenset(control),
     )
     return prepare(seen, targets, policy or Policy(), own_rule or OwnRule(audited=frozenset(audited)))
 
@@ -305,6 +312,11 @@ def only(ctx: Context, rule: str) -> Finding:
 def outcomes(ctx: Context, rule: str) -> list[Outcome]:
     """Outcomes of a rule, in the order of its findings."""
     return [finding.outcome for finding in findings(ctx, rule)]
+
+
+def queues(mask: frozenset[int], **given: Any) -> Workqueues:
+    """Where unbound work may run."""
+    return Workqueues(cpumask=mask, **{"isolated": None, "queues": {}, **given})
 
 
 def irq(number: int, requested: frozenset[int], effective: frozenset[int] | None = None, **given: Any) -> IrqAffinity:

@@ -41,6 +41,7 @@ def test_all_is_read() -> None:
         ("config.isolation.boot", "/sys/devices/system/cpu/isolated"),
         ("config.isolation.nohz_full", "/sys/devices/system/cpu/nohz_full"),
         ("config.isolation.partitions", "/sys/fs/cgroup cpuset partitions"),
+        ("config.workqueues", "/sys/devices/virtual/workqueue/cpumask"),
     ],
 )
 def test_a_source_that_is_missing_at_either_end(end: str, path: str, source: str) -> None:
@@ -56,6 +57,7 @@ def test_what_has_reasons_of_its_own() -> None:
     assert states(context(default_affinity=gone())) == {"/proc/irq/default_smp_affinity": "missing"}
     assert states(context(affinity={30: irq(30, frozenset({0})), 31: gone()})) == {"/proc/irq": "missing"}
     assert states(context(cmdline=gone())) == {"/proc/cmdline": "missing"}
+    assert states(context(siblings={})) == {"/sys/devices/system/cpu/cpu*/topology": "missing"}
 
 
 def test_a_walk_that_was_cut_has_not_seen_all() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -326,3 +326,24 @@ def test_a_signal_after_the_window_is_told_as_well(monkeypatch: pytest.MonkeyPat
         assert not interrupted(measured, stop).run.interrupted
         os.kill(os.getpid(), signal.SIGINT)
         assert interrupted(measured, stop).run.interrupted
+
+
+def test_the_tool_sits_beside_no_audited_cpu_if_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = replace(TARGETS, roam=cpus(0, 2), siblings=cpus(2))
+    pinned: list[frozenset[int]] = []
+    refused: list[frozenset[int]] = []
+
+    def pin(roam: frozenset[int], audited: frozenset[int]) -> None:
+        pinned.append(roam)
+        if roam in refused:
+            raise UsageError("may not")
+
+    monkeypatch.setattr(session, "pin", pin)
+    session.take_seat(targets)
+    assert pinned == [cpus(0)]
+    refused.append(cpus(0))
+    session.take_seat(targets)
+    assert pinned[1:] == [cpus(0), cpus(0, 2)]
+    refused.append(cpus(0, 2))
+    with pytest.raises(UsageError, match="may not"):
+        session.take_seat(targets)

@@ -105,3 +105,20 @@ def test_an_offline_cpu_is_refused() -> None:
 def test_somewhere_the_host_must_live() -> None:
     with pytest.raises(UsageError, match=r"^all online CPUs \(0-3\) are audited"):
         choose(topology(), isolation(), "0-3")
+
+
+def test_siblings_of_audited_cpus_are_counted_and_the_tool_sits_elsewhere() -> None:
+    pairs = {0: cpus(0, 1), 1: cpus(0, 1), 2: cpus(2, 3), 3: cpus(2, 3)}
+    one = choose(topology(siblings=pairs, core_type={2: "cpu_atom"}), isolation(), "3")
+    assert (one.siblings, one.control, one.counted) == (cpus(2), cpus(0, 1), cpus(0, 1, 2, 3))
+    assert (one.roam, one.seats) == (cpus(0, 1, 2), cpus(0, 1))
+    core = choose(topology(siblings=pairs), isolation(), "2,3")
+    assert (core.siblings, core.seats) == (cpus(), cpus(0, 1))
+    both = choose(topology(siblings=pairs), isolation(), "1,3")
+    assert (both.siblings, both.seats) == (cpus(0, 2), cpus(0, 2))
+    free = choose(topology(siblings=pairs), isolation(boot=cpus(0, 1, 3)), "3")
+    assert (free.roam, free.seats) == (cpus(2), cpus(2))
+
+
+def test_an_offline_sibling_is_none() -> None:
+    assert choose(topology(siblings={3: cpus(3, 7)}), isolation(), "3").siblings == cpus()

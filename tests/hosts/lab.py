@@ -43,6 +43,18 @@ FIXED = {
 }
 
 
+def workqueues(mask: int, isolated: int) -> dict[str, str]:
+    """The mask of unbound work, and the queues that are shown; each asks for all CPUs."""
+    folder = "sys/devices/virtual/workqueue"
+    return {
+        f"{folder}/cpumask": f"{mask:02x}\n",
+        f"{folder}/cpumask_isolated": f"{isolated:02x}\n",
+        f"{folder}/cpumask_requested": f"{mask:02x}\n",
+        f"{folder}/blkcg_punt_bio/cpumask": "ff\n",
+        f"{folder}/writeback/cpumask": "ff\n",
+    }
+
+
 CGROUPS = {
     "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids\n",
     "sys/fs/cgroup/cpuset.cpus.isolated": "\n",
@@ -298,7 +310,7 @@ WITHOUT = Machine(
     threads=(*HOST_THREADS, *KERNEL_THREADS, *CYCLICTEST, *NOISE_THREADS),
     unseen_switches=UNSEEN,
     fixed={**FIXED, "proc/cmdline": BOOT + "\n"},
-    cgroups=CGROUPS,
+    cgroups={**CGROUPS, **workqueues(0xFF, 0)},
 )
 
 
@@ -339,6 +351,7 @@ WITH = replace(
     WITHOUT,
     cmdline=f"{BOOT} {ISOLATION}",
     fixed={**FIXED, "proc/cmdline": f"{BOOT} {ISOLATION}\n"},
+    cgroups={**CGROUPS, **workqueues(0xDD, 0x22)},
     isolated=AUDITED,
     default_affinity=frozenset({0, 4}),
     domains={cpu: (CORES[cpu], OTHERS) for cpu in OTHERS},

@@ -222,6 +222,13 @@ def test_a_command_that_the_boot_line_would_make_lasting() -> None:
     assert "    undo: echo 0-7 > /proc/irq/127/smp_affinity_list" in lines
 
 
+def test_a_boot_line_that_does_not_do_all() -> None:
+    fix = replace(NOT_ISOLATED.causes[0].fix, commands=("sudo taskset -pc 0 500",))  # type: ignore[type-var]
+    lines = lines_of(replace(NOT_ISOLATED, causes=(replace(NOT_ISOLATED.causes[0], fix=fix),)))
+    assert any(line.startswith("    fix (boot line below, and then): ") for line in lines)
+    assert "      sudo taskset -pc 0 500" in lines
+
+
 def test_an_unknown_row_is_no_zero() -> None:
     cpu = replace(
         NOT_ISOLATED.activity.cpus[1], interrupts=(replace(ISOLATED.activity.cpus[1].interrupts[0], count=None),)

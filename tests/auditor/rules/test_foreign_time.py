@@ -10,7 +10,7 @@ import pytest
 from auditor.context import Context
 from auditor.model import Evidence, Outcome
 from auditor.own import OwnRule
-from auditor.rules.foreign import balance_of, time_of_others_ms
+from auditor.rules.presence import balance_of, time_of_others_ms
 from probes.cpustat import CpuStat
 from tests.auditor.build import Thread, context, cpus, edit, gone, only, outcomes
 

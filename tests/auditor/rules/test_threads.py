@@ -10,7 +10,7 @@ import pytest
 from auditor.context import Context
 from auditor.model import Evidence, FixKind, Outcome
 from auditor.own import OwnRule
-from auditor.rules.foreign import balance_of
+from auditor.rules.presence import balance_of
 from probes.host import SourceState
 from tests.auditor.build import Thread, context, cpus, edit, findings, gone, irq, only, outcomes
 
@@ -271,7 +271,8 @@ def test_what_an_exact_and_a_sampled_finding_say() -> None:
     assert exact.evidence == (Evidence(path="/proc/500/task/500", field="switches", value="+5"),)
     assert (exact.per_second, round(exact.cost_us_per_s)) == (0.5, 700)
     sampled = only(owned(replace(DAEMON, switches=50, seen={1: 3}), switches={1: 3}), "THR.USER")
-    assert (sampled.detail, sampled.observed, sampled.per_second) == ("containerd: seen in 3 samples", 3, 0)
+    assert (sampled.observed, sampled.per_second) == (3, 0)
+    assert sampled.detail == "containerd: seen in 3 samples and nowhere else, free to run on CPUs 0-1"
     seen_only = only(owned(replace(DAEMON, switches=50, least=0, seen={1: 3}), switches={1: 3}), "THR.USER")
     assert seen_only.evidence == (Evidence(path="/proc/400/task/400", field="processor", value="1"),)
     stayed = only(owned(replace(KWORKER, run_ms=5000)), "THR.KBOUND")
