@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from auditor.bootline import boot_fix
 from auditor.context import Context
 from auditor.model import Fix, FixKind, Outcome
+from auditor.requested import BOOT_CPU
 from auditor.rules.doors import domain_state
 from auditor.rules.presence import confined, foreign_runners, stuck
 from auditor.rules.workqueue import lets_in, mask_fix
@@ -28,6 +29,7 @@ BOUND = (
     "kernel threads bound to a CPU can't be moved: keep off what gives them work, as the name tells (kworker: the "
     "queue behind the dash, ktimers and ksoftirqd: timers and softirqs, irq: an interrupt)"
 )
+NO_TICK = "nohz_full stops the tick and what it brings to the CPU's own threads (rcuc, ktimers, ksoftirqd, migration)"
 ISOLATE = "keep other threads off: isolate these CPUs at boot"
 
 
@@ -93,14 +95,22 @@ def thread_fix(ctx: Context) -> Fix:
     found = culprits(ctx)
     if any(domain_state(ctx, cpu)[0] is not Outcome.PASS for cpu in ctx.audited):
         return _with_moves(ctx, boot_fix(ctx, ISOLATE), replace(found, stuck=(), unbound_work=False))
-    return _with_moves(ctx, Fix(kind=FixKind.RUNTIME, text="" if found.others else BOUND), found)
+    return _with_moves(ctx, Fix(kind=FixKind.RUNTIME, text="") if found.others else _unbind(ctx), found)
 
 
 def bound_fix(ctx: Context) -> Fix:
     """For kernel threads bound to a CPU."""
     if any(domain_state(ctx, cpu)[0] is not Outcome.PASS for cpu in ctx.audited):
         return thread_fix(ctx)
-    return Fix(kind=FixKind.RUNTIME, text=BOUND)
+    return _unbind(ctx)
+
+
+def _unbind(ctx: Context) -> Fix:
+    """Without nohz_full the tick of the CPU is what gives most of them work (booted 6.1 and 6.12)."""
+    nohz = ctx.observation.after.config.isolation.nohz_full
+    if isinstance(nohz, ProbeError) or ctx.targets.audited - {BOOT_CPU} <= nohz:
+        return Fix(kind=FixKind.RUNTIME, text=BOUND)
+    return boot_fix(ctx, NO_TICK)
 
 
 def _with_moves(ctx: Context, fix: Fix, found: Culprits) -> Fix:

@@ -253,3 +253,18 @@ def test_a_quiet_host_needs_no_fix() -> None:
         None
     ] * 6
     assert outcomes(ctx(), "THR.USER") == [Outcome.PASS, Outcome.PASS]
+
+
+def test_without_nohz_full_the_tick_is_what_keeps_bound_threads_at_work() -> None:
+    """rcuc/N of a CPU that only isolcpus=domain covers: the boot line has the parameter that is missing."""
+    rcuc = Thread(tid=31, name="rcuc/1", kernel=True, switches=56, run_ms=30)
+    line = "isolcpus=domain,managed_irq,1 rcu_nocbs=1 irqaffinity=0"
+    ctx = context(switches={1: 56}, threads=[rcuc], nohz_full=cpus(), cmdline=line)
+    for rule in ("THR.KBOUND", "THR.FOREIGN"):
+        fix = findings(ctx, rule)[0].fix
+        assert fix is not None
+        assert fix.text.startswith("nohz_full stops the tick and what it brings to the CPU's own threads")
+        assert fix.boot["nohz_full"] == "1"
+    in_force = findings(context(switches={1: 56}, threads=[rcuc]), "THR.KBOUND")[0].fix
+    assert in_force is not None
+    assert in_force.text.startswith("kernel threads bound to a CPU can't be moved")
