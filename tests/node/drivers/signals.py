@@ -20,7 +20,7 @@ HOUSEKEEPING = {0, 2}
 RUN_DIRECTORY = Path("/run/cpu-audit")
 PLACES = (RUN_DIRECTORY, Path("/scratch"), Path("/dev/shm"), Path("/run/tmp"))
 SIGNALS = ("SIGINT", "SIGTERM", "SIGKILL")
-MOMENTS = {"start": 2.0, "load": 3.0, "work": 4.5, "end": 1.0}
+MOMENTS = {"start": 2.0, "load": 3.0, "window": 3.0, "end": 1.0}
 """After which event, and at most how many seconds later."""
 CHILDREN = 3
 """stress-ng and a spinner on each of two CPUs."""
@@ -70,8 +70,10 @@ def reach(moment: str, child: subprocess.Popen[bytes]) -> bool:
         return until(lambda: handles(child.pid, signal.SIGTERM), PATIENCE_S)
     if moment == "load":
         return until(lambda: records(child.pid) > 0, PATIENCE_S)
+    if moment == "window":  # under its own load the tool goes ahead of it, as the last thing before
+        return until(lambda: os.getpriority(os.PRIO_PROCESS, child.pid) < 0, PATIENCE_S)
     everyone = until(lambda: records(child.pid) >= CHILDREN, PATIENCE_S)
-    return everyone and (moment == "work" or until(lambda: records(child.pid) < CHILDREN, PATIENCE_S))
+    return everyone and until(lambda: records(child.pid) < CHILDREN, PATIENCE_S)
 
 
 def processes() -> dict[int, str]:
@@ -122,7 +124,7 @@ def kill(out: str, seed: int, name: str, number: signal.Signals, moment: str, *,
     sent = time.monotonic()
     child.send_signal(number)
     if twice:
-        time.sleep(draw.uniform(0, 0.5))
+        time.sleep(draw.uniform(0, 3))
         child.send_signal(number)
     code = child.wait(timeout=PATIENCE_S)
     took_s = time.monotonic() - sent
@@ -160,7 +162,7 @@ def main(out: str, seed: int) -> None:
             if signal_name == "SIGKILL":
                 facts["next"][name] = next_run(out, f"after-{name}")
         facts["next"][signal_name] = next_run(out, f"after-{signal_name}")
-    kills["twice"] = kill(out, seed, "twice", signal.SIGINT, "work", twice=True)
+    kills["twice"] = kill(out, seed, "twice", signal.SIGINT, "window", twice=True)
     facts["next"]["twice"] = next_run(out, "after-twice")
     facts |= {"kills": kills, "others_after": others()}
     bystander.kill()
