@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ EVERYWHERE, HOUSEKEEPING = {0, 1, 2, 3}, {0, 2}
 AUDITED = "1,3"
 WINDOW_S = 16
 PATIENCE_S = 200.0
+TRIES = 3
 SLEEPER = "import time\nwhile True: time.sleep(0.01)"
 
 
@@ -37,19 +39,34 @@ def everywhere(argv: list[str], **files: Any) -> subprocess.Popen[bytes]:
         os.sched_setaffinity(0, HOUSEKEEPING)
 
 
-def measures(child: subprocess.Popen[bytes]) -> bool:
-    """Waits until it has pinned itself and sleeps between two samples; false where it ended instead."""
-    seen: list[list[str] | None] = []
+class Watched:
+    """A run, and since when it measures: it has pinned itself and sleeps between two samples."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self.child = child
+        self.since: float | None = None
+        self._seen: list[list[str] | None] = []
+
+    def look(self) -> bool:
+        """Whether it is known to measure."""
+        if self.since is None and self.child.poll() is None:
+            status = Path(f"/proc/{self.child.pid}/status").read_text()
+            pinned = os.sched_getaffinity(self.child.pid) == HOUSEKEEPING
+            switches = [line for line in status.splitlines() if "ctxt_switches" in line]
+            self._seen.append(switches if pinned and "State:\tS" in status else None)
+            if self._seen[-1] and self._seen[-6:] == [self._seen[-1]] * 6:
+                self.since = time.monotonic()
+        return self.since is not None
+
+
+def together(runs: list[Watched]) -> bool:
+    """Waits until all measure; whether the first of them has most of its window still before it."""
     end = time.monotonic() + PATIENCE_S
-    while child.poll() is None and time.monotonic() < end:
-        status = Path(f"/proc/{child.pid}/status").read_text()
-        pinned = os.sched_getaffinity(child.pid) == HOUSEKEEPING
-        switches = [line for line in status.splitlines() if "ctxt_switches" in line]
-        seen.append(switches if pinned and "State:\tS" in status else None)
-        if seen[-1] and seen[-6:] == [seen[-1]] * 6:
-            return True
+    while not all([run.look() for run in runs]) and time.monotonic() < end:
+        if any(run.child.poll() is not None for run in runs):
+            return False
         time.sleep(0.08)
-    return False
+    return all(run.since is not None and time.monotonic() - run.since < WINDOW_S / 3 for run in runs)
 
 
 def online(cpu: int, value: int) -> None:
@@ -69,17 +86,25 @@ def away(cpu: int, seconds: float | None) -> Callable[[], None]:
 
 
 def window(out: str, name: str, act: Callable[[], None]) -> dict[str, Any]:
-    """One window in which something happens, two seconds after both have begun to measure."""
+    """One window in which something happens, soon after both have begun to measure; tried again where one was late."""
     options = ("--window", f"{WINDOW_S}s")
-    runs = tool(out, name, "run", f"{name}.json", *options), tool(out, f"{name}-rec", "record", f"{name}-rec", *options)
-    began = [measures(child) for child in runs]
+    for attempt in range(TRIES):
+        shutil.rmtree(f"{out}/{name}-rec", ignore_errors=True)
+        runs = [
+            Watched(tool(out, name, "run", f"{name}.json", *options)),
+            Watched(tool(out, f"{name}-rec", "record", f"{name}-rec", *options)),
+        ]
+        if together(runs):
+            break
+        for run in runs:
+            run.child.wait()
     time.sleep(2)
     acted = [time.time()]
     act()
     acted.append(time.time())
-    codes = [child.wait() for child in runs]
+    codes = [run.child.wait() for run in runs]
     Path(out, f"{name}.code").write_text(str(codes[0]))
-    return {"began": began, "acted": acted, "codes": codes}
+    return {"attempt": attempt, "acted": acted, "codes": codes}
 
 
 def refused(out: str) -> dict[str, Any]:
