@@ -62,7 +62,7 @@ class Watched:
 def together(runs: list[Watched]) -> bool:
     """Waits until all measure; whether the first of them has most of its window still before it."""
     end = time.monotonic() + PATIENCE_S
-    while not all([run.look() for run in runs]) and time.monotonic() < end:
+    while sum(run.look() for run in runs) < len(runs) and time.monotonic() < end:
         if any(run.child.poll() is not None for run in runs):
             return False
         time.sleep(0.08)
@@ -88,7 +88,7 @@ def away(cpu: int, seconds: float | None) -> Callable[[], None]:
 def window(out: str, name: str, act: Callable[[], None]) -> dict[str, Any]:
     """One window in which something happens, soon after both have begun to measure; tried again where one was late."""
     options = ("--window", f"{WINDOW_S}s")
-    for attempt in range(TRIES):
+    for _ in range(TRIES):
         shutil.rmtree(f"{out}/{name}-rec", ignore_errors=True)
         runs = [
             Watched(tool(out, name, "run", f"{name}.json", *options)),
@@ -104,7 +104,7 @@ def window(out: str, name: str, act: Callable[[], None]) -> dict[str, Any]:
     acted.append(time.time())
     codes = [run.child.wait() for run in runs]
     Path(out, f"{name}.code").write_text(str(codes[0]))
-    return {"attempt": attempt, "acted": acted, "codes": codes}
+    return {"acted": acted, "codes": codes}
 
 
 def refused(out: str) -> dict[str, Any]:

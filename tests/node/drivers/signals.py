@@ -30,8 +30,8 @@ OURS = ("stress-ng", "spin.py", "launch.py")
 
 
 def command(out: str, name: str, *options: str) -> list[str]:
-    """A run of two seconds."""
-    argv = [sys.executable, "-m", "auditor", "run", "--cpus", "1,3", "--window", "2s", "-o", f"{out}/{name}.json"]
+    """A run of a second."""
+    argv = [sys.executable, "-m", "auditor", "run", "--cpus", "1,3", "--window", "1s", "-o", f"{out}/{name}.json"]
     return [*argv, *options]
 
 
@@ -60,7 +60,7 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(0.02)
+        time.sleep(0.1)
     return True
 
 
@@ -161,9 +161,8 @@ def main(out: str, seed: int) -> None:
             kills[name] = kill(out, seed, name, signal.Signals[signal_name], moment)
             if signal_name == "SIGKILL":
                 facts["next"][name] = next_run(out, f"after-{name}")
-        facts["next"][signal_name] = next_run(out, f"after-{signal_name}")
     kills["twice"] = kill(out, seed, "twice", signal.SIGINT, "window", twice=True)
-    facts["next"]["twice"] = next_run(out, "after-twice")
+    facts["next"]["others"] = next_run(out, "after-others")
     facts |= {"kills": kills, "others_after": others()}
     bystander.kill()
     bystander.wait()
