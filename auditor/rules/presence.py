@@ -157,15 +157,16 @@ def _fitting(ctx: Context, cpu: int) -> tuple[Runner, ...]:
     balance = balance_of(ctx, cpu)
     hold = hold_of(ctx, balance) if balance is not None and switches_of(ctx, cpu) == 0 else None
     seconds = hold.cpus.get(cpu) if hold else None
-    if hold is None or seconds is None or _maybe_own(ctx, cpu):
+    if hold is None or seconds is None or _maybe_own(ctx, cpu, seconds):
         return ()
     near = [runner for runner in hold.suspects if cpu in runner.allowed]
     return tuple(runner for runner in near if abs(ran_s([runner]) - seconds) <= slack_s(ctx))
 
 
-def _maybe_own(ctx: Context, cpu: int) -> bool:
+def _maybe_own(ctx: Context, cpu: int, held_s: float) -> bool:
+    """Whether an own thread ran long enough to be the one."""
     own = [runner for runner in ctx.runners if runner.key in ctx.own and cpu in runner.allowed]
-    return any((runner.growth.run_ns is None or ran_s([runner]) > 0) for runner in own)
+    return any(runner.growth.run_ns is None or ran_s([runner]) >= held_s - slack_s(ctx) for runner in own)
 
 
 def _all_known(ctx: Context) -> bool:

@@ -231,6 +231,18 @@ def test_the_occupier_is_suspected(tmp_path: Path) -> None:
     assert held.detail.endswith("it may be miner")
 
 
+def test_one_that_may_run_anywhere_is_named_all_the_same(tmp_path: Path) -> None:
+    audit = judged(make.occupied(counted=True, allowed=frozenset(range(8))), tmp_path, "cyclictest")
+    user = one(audit, "THR.USER", 1)
+    assert (user.outcome, user.observed, user.unit) == (FAIL, 40_000, "ms")
+    assert user.detail == "miner: held the CPU throughout, 40001.2 ms, free to run on CPUs 0-7"  # read after the CPUs
+    assert user.fix is not None
+    assert user.fix.commands == ("sudo taskset -pc 0,2-4,6-7 1600",)
+    assert audit.causes[0].title == "foreign user threads: miner; foreign switches"
+    sibling = one(audit, "CFG.SMT", 5)
+    assert (sibling.outcome, sibling.observed) == (FAIL, 100)
+
+
 def test_the_kworker_is_named(tmp_path: Path) -> None:
     audit = judged(make.kworker_runs(), tmp_path)
     (ran,) = [finding for finding in found(audit, "THR.KBOUND", 1) if finding.outcome is not Outcome.PASS]

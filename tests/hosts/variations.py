@@ -92,13 +92,13 @@ def only_on_5(thread: Thread) -> Thread:
     return replace(thread, on={cpu: count for cpu, count in thread.on.items() if cpu != 1}) if thread.on else thread
 
 
-def occupied(*, counted: bool) -> Recorded:
+def occupied(*, counted: bool, allowed: frozenset[int] = frozenset({1})) -> Recorded:
     """A foreign thread holds CPU 1 throughout: nothing is ever switched to. Its run time is kept up to date or not."""
     hog = Thread(
         pid=1600,
         tid=1600,
         name="miner",
-        allowed=frozenset({1}),
+        allowed=allowed,
         run_us=WINDOW_US if counted else 0,
         state="R",
         cgroup="/system.slice/miner.service",

@@ -148,14 +148,20 @@ def test_a_suspect_is_no_culprit(given: dict[str, Any]) -> None:
     assert (found.outcome, found.cpus) == (Outcome.UNKNOWN, (1,))
 
 
-def test_where_ours_may_have_held_it_nobody_is_named() -> None:
+@pytest.mark.parametrize(
+    ("ours", "outcome"),
+    [
+        (Thread(name="app", on=cpus(1, 3), switches=1, run_ms=8500), Outcome.UNKNOWN),
+        (Thread(name="app", on=cpus(1, 3), switches=1, ended=True), Outcome.UNKNOWN),
+        (Thread(name="app", on=cpus(1, 3), switches=1, run_ms=3000), Outcome.FAIL),
+    ],
+)
+def test_where_ours_may_have_held_it_nobody_is_named(ours: Thread, outcome: Outcome) -> None:
     rule = OwnRule(audited=cpus(1, 3), workload="app")
-    ours = Thread(name="app", on=cpus(1, 3), switches=1, run_ms=3000)
-    seen = context(
-        audited=(1, 3), control=(0, 2), own_rule=rule, own=[ours], threads=[STUCK], busy={1: 0.99}, switches={3: 1}
-    )
+    given: dict[str, Any] = {"busy": {1: 0.99}, "switches": {3: 1}, "threads": [STUCK]}
+    seen = context(audited=(1, 3), control=(0, 2), own_rule=rule, own=[ours], **given)
     assert [(item.outcome, item.cpus) for item in findings(seen, "THR.USER")] == [
-        (Outcome.UNKNOWN, (1,)),
+        (outcome, (1,)),
         (Outcome.PASS, (3,)),
     ]
 
