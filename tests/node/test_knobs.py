@@ -53,7 +53,7 @@ VARIANTS = {
     "managed-irq-only": Variant(
         f"isolcpus=managed_irq,{AUDITED} {TSC}",
         {"not-isolated"},
-        {"CFG.DOMAIN", "CFG.CMDLINE", "IRQ.AFFINITY", "CFG.IRQAFF", "CFG.NOHZ", "CFG.RCU"},
+        {"CFG.DOMAIN", "CFG.CMDLINE", "IRQ.AFFINITY", "CFG.IRQAFF", "CFG.NOHZ", "CFG.RCU", "CFG.WQ"},
     ),
 }
 
