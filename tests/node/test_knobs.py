@@ -42,7 +42,6 @@ class Variant:
 
 
 VARIANTS = {
-    "whole": Variant(line(), {"isolated"}),
     "no-domain": Variant(
         line(isolcpus=f"isolcpus=managed_irq,{AUDITED}"), {"not-isolated"}, {"CFG.DOMAIN", "CFG.CMDLINE"}
     ),

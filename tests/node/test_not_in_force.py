@@ -1,4 +1,7 @@
-"""Asked for, but not in force: CFG.CMDLINE says what and why, and the verdict follows the effect."""
+"""Asked for, but not in force: CFG.CMDLINE says what and why, and the verdict follows the effect.
+
+A boot line holds up to two faults, of parameters that do not touch each other: the grammar is the same for both.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.node.audits import AUDITED, NOISE, TSC, audit, judged
+from tests.node.audits import AUDITED, NOISE, TSC, Judged, audit, judged
 from tests.node.fleet import Scenario
 from tests.node.node import NodeResult
 
@@ -18,34 +21,53 @@ WHOLE = f"isolcpus=domain,managed_irq,{AUDITED} nohz_full={AUDITED} rcu_nocbs={A
 
 @dataclass(frozen=True)
 class Fault:
-    """A line, what is said of it, the CPUs that it should have isolated and did not, and those that it did."""
+    """What is said of a parameter, and the audited CPUs that it should have covered and does not."""
+
+    parameter: str
+    says: str
+    lost: tuple[int, ...] = (1, 3)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A boot line with its faults, and the audited CPUs that it takes out of the scheduler all the same."""
 
     append: str
-    says: str
-    lost: tuple[int, ...]
+    faults: tuple[Fault, ...]
     isolated: tuple[int, ...] = ()
 
 
-FAULTS = {
-    "beyond": Fault(
-        "isolcpus=1,9",
-        "isolcpus=1,9 names a CPU above the last possible one, 3, so the whole parameter is dropped",
-        (1,),
+LINES = {
+    "beyond-and-hex": Line(
+        "isolcpus=1,9 nohz_full=0xa",
+        (
+            Fault("isolcpus", "isolcpus=1,9 names a CPU above the last possible one, 3, so the whole parameter", (1,)),
+            Fault("nohz_full", "nohz_full=0xa is hexadecimal, and a CPU list is decimal"),
+        ),
     ),
-    "blank": Fault("isolcpus=1, 3", "3 behind isolcpus=1, is not in its list: a blank ends the value", (3,), (1,)),
-    "misspelt": Fault("isolcpu=1,3", "isolcpu=1,3 is no kernel parameter, isolcpus is meant", (1, 3)),
-    "all": Fault("isolcpus=all", "isolcpus=all: 'all' is taken for an unknown flag, so no CPU is isolated", (1, 3)),
-    "quoted": Fault(
-        "isolcpus='1,3'", "has quotes inside its value (only double quotes around it are taken off)", (1, 3)
+    "blank-and-quotes": Line(
+        "nohz_full='1,3' isolcpus=1, 3",
+        (
+            Fault("isolcpus", "3 behind isolcpus=1, is not in its list: a blank ends the value", (3,)),
+            Fault("nohz_full", "has quotes inside its value (only double quotes around it are taken off)"),
+        ),
+        isolated=(1,),
     ),
-    "hex": Fault("isolcpus=0xa", "isolcpus=0xa is hexadecimal, and a CPU list is decimal", (1, 3)),
-    "repeated": Fault(
+    "misspelt-and-behind": Line(
+        "isolcpu=1,3 -- nohz_full=1,3",
+        (
+            Fault("isolcpus", "isolcpu=1,3 is no kernel parameter, isolcpus is meant"),
+            Fault("nohz_full", "nohz_full=1,3 stands behind --: the kernel leaves all that to init"),
+        ),
+    ),
+    "repeated": Line(
         "isolcpus=1 isolcpus=1,3",
-        "isolcpus=1,3 is dropped: the first one wins, isolcpus=1, and the lists differ",
-        (3,),
-        (1,),
+        (Fault("isolcpus", "isolcpus=1,3 is dropped: the first one wins, isolcpus=1, and the lists differ", (3,)),),
+        isolated=(1,),
     ),
-    "behind": Fault("-- isolcpus=1,3", "isolcpus=1,3 stands behind --: the kernel leaves all that to init", (1, 3)),
+    "all": Line(
+        "isolcpus=all", (Fault("isolcpus", "isolcpus=all: 'all' is taken for an unknown flag, so no CPU is isolated"),)
+    ),
 }
 OTHERS = "isolcpus=2"
 
@@ -57,32 +79,36 @@ def scenario(kernel: str, name: str, append: str) -> Scenario:
 
 
 @pytest.mark.parametrize(
-    "fault",
+    "line",
     [
-        pytest.param(fault, marks=pytest.mark.scenario(scenario(kernel, name, fault.append)), id=f"{name}-{kernel}")
+        pytest.param(line, marks=pytest.mark.scenario(scenario(kernel, name, line.append)), id=f"{name}-{kernel}")
         for kernel in KERNELS
-        for name, fault in FAULTS.items()
+        for name, line in LINES.items()
     ],
 )
-def test_the_line_is_said_to_be_without_effect_and_the_verdict_follows_the_effect(
-    fault: Fault, guest: NodeResult
-) -> None:
+def test_each_fault_is_explained_and_the_verdict_follows_the_effect(line: Line, guest: NodeResult) -> None:
     found = judged(guest, "audit")
-    (lost,) = found.findings("CFG.CMDLINE")
-    assert (lost["outcome"], tuple(lost["cpus"])) == ("fail", fault.lost)
-    assert fault.says in lost["detail"]
-    assert lost["evidence"][0]["path"] == "/proc/cmdline"
+    for fault in line.faults:
+        (lost,) = [f for f in found.findings("CFG.CMDLINE") if f["title"].endswith(f": {fault.parameter}")]
+        assert (lost["outcome"], tuple(lost["cpus"])) == ("fail", fault.lost)
+        assert fault.says in lost["detail"]
+        assert lost["evidence"][0]["path"] == "/proc/cmdline"
+    assert len(found.findings("CFG.CMDLINE")) == len(line.faults)
     assert found.document["boot_line"] == WHOLE
-    domains = {cpu: f["outcome"] for f in found.findings("CFG.DOMAIN") for cpu in f["cpus"]}
-    assert domains == {cpu: "pass" if cpu in fault.isolated else "fail" for cpu in (1, 3)}
-    users = {cpu: f["outcome"] for f in found.findings("THR.USER") for cpu in f["cpus"]}
+    assert by_cpu(found, "CFG.DOMAIN") == {cpu: "pass" if cpu in line.isolated else "fail" for cpu in (1, 3)}
+    users = by_cpu(found, "THR.USER")
     for cpu in (1, 3):
-        if cpu in fault.isolated:  # from user threads: without the other parameters, interrupts and kernel threads come
+        if cpu in line.isolated:  # from user threads: without the other parameters, interrupts and kernel threads come
             assert users[cpu] != "fail"
             assert found.cpu_status(cpu) in ("exposed", "not-isolated")
         else:
             assert found.cpu_status(cpu) == "not-isolated"
     assert (found.status, found.code) == ("not-isolated", 3)
+
+
+def by_cpu(found: Judged, rule: str) -> dict[int, str]:
+    """What a rule says of each CPU."""
+    return {cpu: f["outcome"] for f in found.findings(rule) for cpu in f["cpus"]}
 
 
 @pytest.mark.parametrize(
