@@ -22,12 +22,13 @@ class RootedHost:
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
-        return self.host.listdir(follow(self.host, self.root, path))
+        host = self.host
+        return host.listdir(follow(host, self.root, path))
 
     def readlink(self, path: str) -> str:
         """Where a symbolic link points; only links on the way to it are followed."""
-        parent, _, name = path.rpartition("/")
-        return self.host.readlink(f"{follow(self.host, self.root, parent)}/{name}")
+        host, (parent, _, name) = self.host, path.rpartition("/")
+        return host.readlink(f"{follow(host, self.root, parent)}/{name}")
 
     def mode(self, path: str) -> int:
         """Permission bits."""
