@@ -220,6 +220,24 @@ def record(
     raise typer.Exit(ExitCode.INTERRUPTED if measured.run.interrupted else ExitCode.OK)
 
 
+@app.command()
+def rules(
+    rule: Annotated[str | None, typer.Argument(metavar="[ID]", help="One rule, as in IRQ.DEVICE.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="Format on stdout.")] = Format.TEXT,
+) -> None:
+    """List what is judged; with an ID why, by which files and limits, and the typical fix."""
+    from auditor.catalogue import catalogue, find
+    from auditor.output import write_stdout
+    from auditor.policy import Policy
+    from reports.rules import entry_text, table_text, to_json
+
+    entries = catalogue(Policy()) if rule is None else (find(rule, Policy()),)
+    if format_ is Format.JSON:
+        write_stdout(to_json(entries))
+    else:
+        write_stdout(table_text(entries) if rule is None else entry_text(entries[0]))
+
+
 def _replayed(path: str, options: Options, *, timed: bool) -> Measured:
     """A default is no evidence of how long someone's own copies lay apart: without --window the recording must tell."""
     from auditor.recordings import replay

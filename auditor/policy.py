@@ -14,6 +14,20 @@ class Limit:
     fail: float
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thresholds:
+    """Above which numbers a rule warns and fails, for its documentation. None: by no number, or never."""
+
+    warn: float | None = None
+    fail: float | None = None
+    unit: str
+
+    @classmethod
+    def of(cls, limit: Limit, unit: str = "/s") -> Thresholds:
+        """Those of a limit."""
+        return cls(warn=limit.warn, fail=limit.fail, unit=unit)
+
+
 ANY = Limit(warn=0, fail=1)
 
 LIMITS: Mapping[str, Limit] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from auditor.context import Context
 from auditor.model import Axis, Evidence, Finding, Fix, Kind, Outcome
-from auditor.policy import WEIGHT_US, Limit
+from auditor.policy import WEIGHT_US, Limit, Policy, Thresholds
 
 
 def never(ctx: Context, cpu: int) -> bool:  # noqa: ARG001 - the signature of Rule.decisive
@@ -23,9 +23,10 @@ def always(ctx: Context, cpu: int) -> bool:  # noqa: ARG001
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """A pure function from a context to findings, with its documentation.
+    """A pure function from a context to findings, with its documentation (auditor/catalogue.py puts it into words).
 
-    ``check`` raises ProbeError where its source is absent.
+    ``check`` raises ProbeError where its source is absent. ``warns`` and ``fails`` may name numbers of the policy as
+    ``{foreign_run_ms}``, and its limits of this rule as ``{warn}`` and ``{fail}``.
     """
 
     id: str
@@ -36,6 +37,17 @@ class Rule:
     check: Callable[[Context, Rule], Iterable[Finding]]
     decisive: Callable[[Context, int], bool] = never
     """Whether an unknown or unexercised outcome on this CPU keeps the verdict open."""
+    decides: str = ""
+    """When it is decisive, in words, where it is neither always nor never."""
+    sources: tuple[str, ...] = ()
+    """The files it reads, with * and ** as in shell patterns."""
+    warns: str = ""
+    fails: str = ""
+    """From when on; without words: as the limits of the policy say, and without such limits never."""
+    cure: str = ""
+    """The typical fix; that of a finding is for its host."""
+    thresholds: Callable[[Policy], Thresholds] | None = None
+    """The numbers for the table; without it the limits of the policy, if it has any for this rule."""
 
     def finding(
         self,

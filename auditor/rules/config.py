@@ -168,28 +168,40 @@ def _effective(value: frozenset[int] | ProbeError | None) -> str:
     return f"unknown ({value.reason})" if isinstance(value, ProbeError) else format_cpulist(value) or "none"
 
 
-def _rule(name: str, title: str, why: str) -> Rule:
-    check = {"CMDLINE": check_cmdline, "NOHZ": check_nohz, "RCU": check_rcu}[name]
-    return Rule(id=f"CFG.{name}", title=title, kind=Kind.RISK, why=why, check=check)
-
-
 CFG_RULES = (
     CFG_CPUS,
-    _rule(
-        "CMDLINE",
-        "kernel command line",
-        """A parameter that is asked for and not in force fails here with the reason; the verdict follows the effect.
-The kernel drops parameters silently: misspelt names, blanks in a list, one CPU number beyond the machine, unknown
-flags, repeats that differ.""",
+    Rule(
+        id="CFG.CMDLINE",
+        title="kernel command line",
+        kind=Kind.RISK,
+        why="""A parameter that is asked for and not in force fails here with the reason; the verdict follows the
+effect. The kernel drops parameters silently: misspelt names, blanks in a list, one CPU number beyond the machine,
+unknown flags, repeats that differ.""",
+        sources=("/proc/cmdline", "/sys/devices/system/cpu/isolated", NOHZ_PATH),
+        warns="where a parameter is odd and yet in force, or the line isolates other CPUs than the audited ones",
+        fails="where what is asked for this CPU is not in force",
+        cure="replace the parameters by the boot line of the report",
+        check=check_cmdline,
     ),
-    _rule(
-        "NOHZ",
-        "nohz_full",
-        "Where the CPU is not in nohz_full, the tick interrupts a spinning workload HZ times a second.",
+    Rule(
+        id="CFG.NOHZ",
+        title="nohz_full",
+        kind=Kind.RISK,
+        why="Where the CPU is not in nohz_full, the tick interrupts a spinning workload HZ times a second.",
+        sources=(NOHZ_PATH, "/proc/cmdline"),
+        warns="where the CPU is not in nohz_full",
+        fails="where the command line asks for it in vain",
+        cure="nohz_full= at boot, on a kernel with CONFIG_NO_HZ_FULL",
+        check=check_nohz,
     ),
-    _rule(
-        "RCU",
-        "RCU callback offloading",
-        "nohz_full or rcu_nocbs moves RCU callbacks to threads that may run elsewhere.",
+    Rule(
+        id="CFG.RCU",
+        title="RCU callback offloading",
+        kind=Kind.RISK,
+        why="nohz_full or rcu_nocbs moves RCU callbacks to threads that may run elsewhere.",
+        sources=(NOHZ_PATH, "/proc/*/task/*/status", "/proc/cmdline"),
+        warns="where callbacks run on the CPU",
+        cure="nohz_full= or rcu_nocbs= at boot",
+        check=check_rcu,
     ),
 )

@@ -8,6 +8,7 @@ from auditor.bootline import boot_fix
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.own_irqs import Claim
+from auditor.policy import Thresholds
 from auditor.rules.base import Rule, always
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
@@ -291,6 +292,9 @@ CFG_DOMAIN = Rule(
     why="""A CPU in a scheduler domain is balanced: any thread may be placed on it, and its own tick runs the balancer.
 Evidence in this order: domain lines of /proc/schedstat, an exact `isolated` cpuset partition, sysfs cpu/isolated.
 A root partition whose domains stay within the audited CPUs is valid isolation.""",
+    sources=("/proc/schedstat", "/sys/fs/cgroup/**/cpuset.cpus.partition", "/sys/devices/system/cpu/isolated"),
+    fails="where the CPU is in a domain that reaches beyond the audited CPUs",
+    cure="isolcpus=domain at boot; since 6.8 an isolated cpuset partition does it without a reboot",
     check=check_domain,
 )
 IRQ_AFFINITY = Rule(
@@ -301,5 +305,10 @@ IRQ_AFFINITY = Rule(
     why="""The effective affinity of an interrupt with a handler says which CPU its next event lands on. One that was
 steered away and has not fired since still lands here once: a warning.
 Managed queues (their affinity is the kernel's) are listed by CFG.MIRQ: they fire only for I/O submitted from here.""",
+    sources=("/proc/irq/*/effective_affinity_list", "/proc/irq/*/smp_affinity_list", "/proc/interrupts"),
+    warns="where each of them was steered away and moves with its next event",
+    fails="at any active device interrupt that is routed to the CPU",
+    cure="write the housekeeping CPUs to the smp_affinity_list of each; irqaffinity= at boot keeps new ones there",
+    thresholds=lambda _: Thresholds(fail=0, unit="interrupts"),
     check=check_affinity,
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from auditor.context import Context, total
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.policy import Thresholds
 from auditor.rules.base import Rule, rate, weight
 from probes.host import ProbeError
 from probes.interrupts import InterruptKind
@@ -104,5 +105,9 @@ FAIRSRV = Rule(
     why="""Since 6.12 a deadline server guards ordinary threads against starvation by real-time ones. On a nohz_full CPU
 with one spinning thread its timer leaves about one tick, one reschedule and one function-call interrupt a second, in
 triples.""",
+    sources=("/proc/interrupts", "/proc/schedstat"),
+    warns="at any such triple",
+    cure="its runtime in debugfs can be set to 0 per CPU, for workloads known to leave the CPU only",
+    thresholds=lambda _: Thresholds(warn=0, unit="/s"),
     check=check,
 )

@@ -180,7 +180,10 @@ THR_FOREIGN = Rule(
     kind=Kind.MEASURED,
     decisive=always,
     why="""Switches to a thread on the CPU (/proc/schedstat) less those to own threads (/proc/PID/task/TID/schedstat):
-what is left was someone else, however short. Few switches may be long: 10 ms of CPU time of others fail as well. Own
+what is left was someone else, however short. Few switches may be long: CPU time of others fails as well. Own
 threads that may run on several audited CPUs are balanced over all of them together.""",
+    sources=("/proc/schedstat", "/proc/*/task/*/schedstat", "/proc/*/task/*/stat", "/proc/stat"),
+    fails="{fail}; or from {foreign_run_ms:g} ms of CPU time of others on",
+    cure="isolate the CPUs (isolcpus=domain, a cpuset partition); move what is pinned there by taskset or AllowedCPUs=",
     check=check_foreign,
 )

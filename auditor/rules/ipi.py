@@ -92,8 +92,19 @@ def _fix(ctx: Context) -> Fix:
     )
 
 
-def _rule(name: str, title: str, why: str) -> Rule:
-    return Rule(id=f"IPI.{name}", title=title, kind=Kind.MEASURED, why=why, check=check)
+CURE = "nohz_full keeps most senders away; keep module and BPF loading, tracing and readers of MSRs off this node"
+
+
+def _rule(name: str, title: str, why: str, cure: str = CURE) -> Rule:
+    return Rule(
+        id=f"IPI.{name}",
+        title=title,
+        kind=Kind.MEASURED,
+        why=why,
+        sources=("/proc/interrupts", "/proc/*/task/*/schedstat"),
+        cure=cure,
+        check=check,
+    )
 
 
 IPI_RULES = (
@@ -101,6 +112,7 @@ IPI_RULES = (
         "RES",
         "reschedule interrupts",
         "Another CPU makes this one reschedule: it woke a thread here, or balances onto it.",
+        "take the CPU out of the scheduler domains; pin what wakes threads here to the same CPUs",
     ),
     _rule(
         "CAL",
@@ -108,7 +120,12 @@ IPI_RULES = (
         """Another CPU runs a function here: TLB and vmalloc flushes, text patching, membarrier, expedited RCU, MSR
 readers, and since 6.1 wake-ups onto an idle CPU. TLB shootdowns are a part of this count.""",
     ),
-    _rule("TLB", "TLB shootdowns", "A thread that shares memory with one that ran here unmapped or protected pages."),
+    _rule(
+        "TLB",
+        "TLB shootdowns",
+        "A thread that shares memory with one that ran here unmapped or protected pages.",
+        "keep the other threads of the process off munmap and mprotect; lock and preallocate its memory",
+    ),
     _rule(
         "IWI",
         "irq_work interrupts",

@@ -177,6 +177,8 @@ IRQ_DEVICE = Rule(
     why="""Any device interrupt on an exclusive CPU proves that it is routable there; each costs microseconds, its
 softirq more. Rows of /proc/interrupts that belong to a device, without per-CPU sources (timers, IPIs, PMU). Those named
 with --own-irq are shown and not judged.""",
+    sources=("/proc/interrupts", "/proc/irq/*/effective_affinity_list", "/proc/irq/*/smp_affinity_list"),
+    cure="steer the interrupt to the housekeeping CPUs: smp_affinity_list now, irqaffinity= at boot",
     check=check_device,
 )
 IRQ_MANAGED = Rule(
@@ -186,6 +188,14 @@ IRQ_MANAGED = Rule(
     why="""Queues whose affinity the kernel manages (smp_affinity is read-only) follow the CPU that submits the I/O.
 They can't be steered; isolcpus=managed_irq helps only while the queue's mask holds an online housekeeping CPU. A queue
 of an NVMe or virtio disk that no other CPU feeds is own where only own threads were switched to there.""",
+    sources=(
+        "/proc/interrupts",
+        "/proc/irq/*/effective_affinity_list",
+        "/proc/irq/*/smp_affinity_list",
+        "/proc/schedstat",
+        "/proc/*/io",
+    ),
+    cure="isolcpus=managed_irq; keep threads of others that do I/O off the CPU; give the device fewer queues",
     check=check_managed,
 )
 CFG_IRQAFF = Rule(
@@ -193,5 +203,8 @@ CFG_IRQAFF = Rule(
     title="default interrupt affinity",
     kind=Kind.RISK,
     why="Interrupts that are set up later start with /proc/irq/default_smp_affinity (irqaffinity= at boot).",
+    sources=("/proc/irq/default_smp_affinity",),
+    warns="where the mask holds the CPU",
+    cure="irqaffinity= at boot with the housekeeping CPUs",
     check=check_default,
 )

@@ -123,5 +123,8 @@ CFG_IRQBALANCE = Rule(
     why="""A running irqbalance steers interrupts anew every ten seconds. By default it spares the CPUs that sysfs calls
 isolated or nohz_full; IRQBALANCE_BANNED_CPULIST (or _CPUS) in its environment replaces that default, and it knows no
 cpuset partition. What was told it later over its socket is not seen.""",
+    sources=("/proc/*/environ", *(f"/{name}" for name in FILES)),
+    warns="where a running irqbalance does not keep off the CPU",
+    cure="IRQBALANCE_BANNED_CPULIST with the CPUs, and restart it",
     check=check_irqbalance,
 )

@@ -8,6 +8,7 @@ from auditor.bootline import boot_fix
 from auditor.context import Context
 from auditor.model import Finding, Fix, FixKind, Kind, Outcome
 from auditor.own_irqs import fed_only_by
+from auditor.policy import Thresholds
 from auditor.requested import requested
 from auditor.rules.base import Rule
 from auditor.rules.doors import domain_state, routed
@@ -131,5 +132,9 @@ CFG_MIRQ = Rule(
     title="armed managed queues",
     kind=Kind.RISK,
     why="A managed queue whose whole mask is isolated stays on the CPU and fires there once I/O is submitted from it.",
+    sources=("/proc/irq/*/effective_affinity_list", "/proc/irq/*/smp_affinity_list", "/proc/cmdline"),
+    warns="at any managed queue that is routed to the CPU",
+    cure="isolcpus=managed_irq where a housekeeping CPU shares the queue; else no I/O from this CPU, or fewer queues",
+    thresholds=lambda _: Thresholds(warn=0, unit="queues"),
     check=check_armed,
 )

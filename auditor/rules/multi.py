@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from auditor.context import Context
 from auditor.model import Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.policy import Thresholds
 from auditor.rules.base import Rule
 from auditor.rules.doors import balanced_inside
 from auditor.switches import Runner
@@ -96,5 +97,9 @@ THR_MULTI = Rule(
     kind=Kind.MEASURED,
     why="""CPUs out of the scheduler domains are not balanced: the threads of a workload stay where they started and may
 all sit on its first CPU. Two that run at once take turns by the tick, whatever nohz_full says.""",
+    sources=("/proc/schedstat", "/proc/*/task/*/schedstat"),
+    warns=f"where several own threads waited for the CPU for more than {WAITED:.0%} of the window",
+    cure="pin one thread per CPU, or use a cpuset root partition, which is balanced",
+    thresholds=lambda _: Thresholds(warn=WAITED, unit="s/s"),
     check=check_multi,
 )

@@ -103,5 +103,9 @@ CFG_CPUS = Rule(
     decisive=always,
     why="""An audited CPU must stay online: one that left within the window, even for a moment, can't be told isolated.
 The boot CPU can't be isolated fully on x86 and arm64.""",
+    sources=("/sys/devices/system/cpu/online", "/proc/*/task/*/stat", "/proc/*/task/*/schedstat"),
+    warns="at the boot CPU",
+    fails="where the CPU was offline for a part of the window",
+    cure="find who takes CPUs offline, pin the workload again, audit again; audit other CPUs than the boot CPU",
     check=check_cpus,
 )

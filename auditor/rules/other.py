@@ -68,5 +68,7 @@ IRQ_OTHER = Rule(
     kind=Kind.MEASURED,
     why="""NMIs and PMU interrupts (perf, the hard-lockup watchdog: about one in ten seconds), machine-check polls (one
 in five minutes), thermal events, posted and hypervisor interrupts. Few are information; a stream of them is noise.""",
+    sources=("/proc/interrupts",),
+    cure="stop perf and profilers; nmi_watchdog=0 ends the hard-lockup watchdog",
     check=check,
 )

@@ -99,5 +99,9 @@ CFG_PARTITION = Rule(
     why="""A cgroup v2 partition can be asked for and not be one: the file accepts `isolated` and reads back
 `isolated invalid (reason)`. Only the exact word counts; a rewrite of some cpuset.cpus or a CPU that went offline may
 invalidate it later.""",
+    sources=("/sys/fs/cgroup/**/cpuset.cpus.partition", "/sys/fs/cgroup/**/cpuset.cpus"),
+    warns="where an invalid partition does not tell its CPUs",
+    fails="where a partition that asks for the CPU is invalid",
+    cure="hand the CPUs down by cpuset.cpus.exclusive (since 6.7), make its parents partitions, or isolate at boot",
     check=check_partitions,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from auditor.context import Context
 from auditor.model import Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.policy import Thresholds
 from auditor.rules.base import Rule, judge, rate
 from probes.delta import IdleDelta
 from probes.host import ProbeError, SourceState
@@ -124,9 +125,13 @@ CST_DEEP = Rule(
     title="deep C-states",
     axis=Axis.READINESS,
     kind=Kind.MEASURED,
-    why="""States whose exit takes longer than 20 µs delay the next wake-up. At most a warning unless the policy states
-a wake-up budget: an idle exclusive CPU in C6 is isolated. The counters are the kernel's requests, counted at the
+    why="""States that take long to leave delay the next wake-up. At most a warning unless the policy states a wake-up
+budget: an idle exclusive CPU in C6 is isolated. The counters are the kernel's requests, counted at the
 wake-up.""",
+    sources=("/sys/devices/system/cpu/cpu*/cpuidle",),
+    warns="at any entry into a state that takes more than {deep_latency_us} µs to leave",
+    fails=f"only where the policy states a wake-up budget: {{fail}}, or more than {DEEP_SHARE:.0%} of the time in them",
+    cure="disable the deep states of the CPU, or hold /dev/cpu_dma_latency open in the workload",
     check=check_deep,
 )
 STEAL = Rule(
@@ -134,5 +139,10 @@ STEAL = Rule(
     title="time stolen by the hypervisor",
     kind=Kind.MEASURED,
     why="In a guest the hypervisor may run others on the CPU itself. Zero without a steal clock is unknown, not none.",
+    sources=("/proc/stat",),
+    warns="at any stolen tick",
+    fails="above {steal_fail:.1%} of the window",
+    cure="pin the vCPU to a CPU of its own on the host, and audit the host",
+    thresholds=lambda policy: Thresholds(warn=0, fail=100 * policy.steal_fail, unit="%"),
     check=check_steal,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.policy import Thresholds
 from auditor.rules.base import Rule
 from probes.cpulist import format_cpulist, format_cpumask
 from probes.host import ProbeError
@@ -169,5 +170,9 @@ CFG_RPS = Rule(
     why="""An rps_cpus mask that holds the CPU sends it packets whose interrupt fired elsewhere. The kernel leaves out
 boot-isolated and nohz_full CPUs when a mask is written (since 5.9), not those of a cpuset partition. Devices of other
 network namespaces (pods) are not seen.""",
+    sources=("/sys/class/net/*/queues/rx-*/rps_cpus", "/proc/sys/net/core/rps_default_mask"),
+    warns="at any mask that holds the CPU",
+    cure="take the CPU out of the masks, and out of whatever sets them",
+    thresholds=lambda _: Thresholds(warn=0, unit="masks"),
     check=check_rps,
 )

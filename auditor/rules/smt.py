@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.policy import Thresholds
 from auditor.requested import BOOT_CPU
 from auditor.rules.base import Rule
 from auditor.rules.doors import domain_state
@@ -206,5 +207,11 @@ CFG_SMT = Rule(
     why="""Two threads of a core share its pipeline and caches: a busy sibling slows the CPU down although nothing runs
 on the CPU itself. Judged by what the sibling did and for whom: own work there is fine, an isolated idle sibling too;
 an idle one that others may be given is a risk.""",
+    sources=("/sys/devices/system/cpu/cpu*/topology/thread_siblings_list", "/proc/stat", "/proc/*/task/*/schedstat"),
+    warns="where others kept the sibling busy for more than {sibling_warn:.0%} of the window; where any thread may be "
+    "placed on it, as a risk",
+    fails="above {sibling_fail:.0%} of the window",
+    cure="both threads of a core to the workload (kubelet: full-pcpus-only=true), or one of them isolated or offline",
+    thresholds=lambda policy: Thresholds(warn=100 * policy.sibling_warn, fail=100 * policy.sibling_fail, unit="%"),
     check=check_smt,
 )

@@ -123,9 +123,23 @@ def _fix(ctx: Context, cpu: int, name: str) -> Fix:
     return boot_fix(ctx, texts.get(name, "follows a device interrupt: steer that to the housekeeping CPUs"))
 
 
-def _rule(name: str, title: str, why: str) -> Rule:
-    decisive = always if name == "SCHED" else never
-    return Rule(id=f"SIRQ.{name}", title=title, kind=Kind.MEASURED, why=why, check=check, decisive=decisive)
+STEER = "it follows a device interrupt: steer that to the housekeeping CPUs"
+OFFLOAD = "nohz_full moves timers to the housekeeping CPUs; one armed before stays until the CPU was offline once"
+PACKETS = "steer the NIC's interrupts, take the CPU out of the rps_cpus masks"
+
+
+def _rule(name: str, title: str, why: str, cure: str = STEER) -> Rule:
+    sched = name == "SCHED"
+    return Rule(
+        id=f"SIRQ.{name}",
+        title=title,
+        kind=Kind.MEASURED,
+        decisive=always if sched else never,
+        why=why,
+        sources=("/proc/softirqs", "/proc/schedstat") if sched else ("/proc/softirqs",),
+        cure=cure,
+        check=check,
+    )
 
 
 SIRQ_RULES = (
@@ -134,20 +148,28 @@ SIRQ_RULES = (
         "SCHED softirqs (load balancer)",
         """The tick raises SCHED only on a CPU with a scheduler domain, and only such a CPU becomes the idle balancer. A
 count of 0 supports isolation only together with the proof that there is no domain: a stopped tick shows 0 as well.""",
+        "take the CPU out of the scheduler domains (CFG.DOMAIN); in a root partition add nohz_full",
     ),
-    _rule("TIMER", "TIMER softirqs", "Expired timer-wheel timers of the kernel or of the own threads."),
+    _rule("TIMER", "TIMER softirqs", "Expired timer-wheel timers of the kernel or of the own threads.", OFFLOAD),
     _rule(
         "HRTIMER",
         "HRTIMER softirqs",
         "Soft-expiring high-resolution timers; on PREEMPT_RT also sleeps of ordinary threads.",
+        OFFLOAD,
     ),
-    _rule("RCU", "RCU softirqs", "RCU callbacks and quiescent states; on PREEMPT_RT this work is in rcuc/N."),
+    _rule(
+        "RCU",
+        "RCU softirqs",
+        "RCU callbacks and quiescent states; on PREEMPT_RT this work is in rcuc/N.",
+        "nohz_full or rcu_nocbs offloads the callbacks",
+    ),
     _rule(
         "NET_RX",
         "NET_RX softirqs",
         "Packets received here: a NIC's interrupt, RPS, or loopback traffic of threads here.",
+        PACKETS,
     ),
-    _rule("NET_TX", "NET_TX softirqs", "Completed transmissions."),
+    _rule("NET_TX", "NET_TX softirqs", "Completed transmissions.", PACKETS),
     _rule("BLOCK", "BLOCK softirqs", "Completed block requests, also those sent here from another CPU."),
     _rule("IRQ_POLL", "IRQ_POLL softirqs", "Polling of block and InfiniBand devices."),
     _rule("TASKLET", "TASKLET softirqs", "Deferred work of drivers."),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, Kind, Outcome
 from auditor.own import owners, unrelated
-from auditor.policy import Limit
+from auditor.policy import Limit, Thresholds
 from auditor.quotas import Quota
 from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, weight
 from auditor.rules.foreign import unnamed_switches, was_there
@@ -175,7 +175,12 @@ THR_RULES = (
         title="foreign user threads",
         kind=Kind.MEASURED,
         why="""User threads of others that ran here: exact where they may only run on audited CPUs, else by samples once
-a second, which miss most short runs. Fails from 10 ms of CPU time or three sightings on.""",
+a second, which miss most short runs.""",
+        sources=("/proc/*/task/*/schedstat", "/proc/*/task/*/stat", "/proc/*/task/*/status"),
+        warns="at any run",
+        fails="from {foreign_run_ms:g} ms of CPU time or {foreign_sightings} sightings on",
+        cure="isolate the CPUs; move what is pinned to them with taskset or AllowedCPUs=",
+        thresholds=lambda policy: Thresholds(warn=0, fail=policy.foreign_sightings, unit="runs"),
         check=check_named,
     ),
     Rule(
@@ -184,6 +189,10 @@ a second, which miss most short runs. Fails from 10 ms of CPU time or three sigh
         kind=Kind.MEASURED,
         why="""Kernel threads bound to this CPU exist everywhere; only their running counts. The name of a kworker tells
 its queue; migration/N wakes once in four seconds for the soft-lockup watchdog.""",
+        sources=("/proc/*/task/*/schedstat", "/proc/*/task/*/stat", "/proc/*/task/*/status"),
+        warns="{warn}; migration/N above {migration_per_s:g}/s",
+        fails="{fail}",
+        cure="nohz_full ends what the tick wakes; else keep off what gives them work, as their names tell",
         check=check_named,
     ),
     Rule(
@@ -192,6 +201,8 @@ its queue; migration/N wakes once in four seconds for the soft-lockup watchdog."
         kind=Kind.MEASURED,
         why="""Kernel threads that could run elsewhere (kworker/u*, rcu*, kswapd …) seen here. nohz_full keeps them away
 since 5.9.""",
+        sources=("/proc/*/task/*/schedstat", "/proc/*/task/*/stat", "/proc/*/task/*/status"),
+        cure="nohz_full, and the CPU out of the workqueue mask (CFG.WQ); taskset for those that allow it",
         check=check_named,
     ),
 )
@@ -200,5 +211,9 @@ THR_OWNERS = Rule(
     title="owner of the CPUs",
     kind=Kind.RISK,
     why="Without --workload the threads allowed only on audited CPUs own them. Unrelated owners disturb each other.",
+    sources=("/proc/*/task/*/status",),
+    warns="at more than one unrelated owner",
+    cure="name the owner with --workload",
+    thresholds=lambda _: Thresholds(warn=1, unit="owners"),
     check=check_owners,
 )

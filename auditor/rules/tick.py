@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from auditor.bootline import boot_fix, has_nohz_full
 from auditor.context import Context, total
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome, Regime
-from auditor.policy import Limit
+from auditor.policy import Limit, Thresholds
 from auditor.rules.base import Rule, bound, judge, rate, weight
 from auditor.rules.fair_server import triples
 from auditor.rules.keepers import Keeper, because, in_nohz_full, keepers, keepers_fix, origin
@@ -201,5 +201,10 @@ TICK_LOC = Rule(
     why="""Local timer interrupts per busy second, less those of the own threads' timers. nohz_full stops the tick while
 one thread runs; a configured nohz_full does not prove that it does. Judged from 10 % busy on; decisive where nohz_full
 is in force.""",
+    sources=("/proc/interrupts", "/proc/stat", "/sys/devices/system/cpu/nohz_full", "/proc/*/task/*/schedstat"),
+    decides="where nohz_full is in force or the policy says busy-poll, and the CPU is busy enough to judge",
+    fails="{fail}, where nohz_full is in force or the policy says busy-poll",
+    cure="nohz_full= at boot; where it is in force, remove what keeps the tick (QUOTA-TICK, TICK.POSIX)",
+    thresholds=lambda policy: Thresholds.of(policy.limits["TICK.LOC"], "/busy s"),
     check=check,
 )

@@ -77,6 +77,15 @@ QUOTA_TICK = Rule(
     kind=Kind.MEASURED,
     why="""Since 6.6 the kernel does not stop the tick while an ordinary thread runs under a finite cpu.max, its own
 cgroup's or an ancestor's, so that the limit is enforced in time. Older kernels stop it and throttle late.""",
+    sources=(
+        "/proc/interrupts",
+        "/sys/fs/cgroup/**/cpu.max",
+        "/sys/fs/cgroup/**/cpu.cfs_quota_us",
+        "/sys/devices/system/cpu/nohz_full",
+    ),
+    warns="as TICK.LOC, and where the limit is only one of several possible reasons",
+    fails="as TICK.LOC, where the reason is sure",
+    cure="lift the CPU limit",
     check=check,
 )
 TICK_POSIX = Rule(
@@ -86,5 +95,9 @@ TICK_POSIX = Rule(
     why="""A timer on the CPU time of a process or thread, and RLIMIT_CPU, expire by the tick: it is kept while such a
 thread runs. What /proc tells is that they exist, not that they are armed; ITIMER_PROF and ITIMER_VIRTUAL it does not
 tell at all.""",
+    sources=("/proc/interrupts", "/proc/*/limits", "/proc/*/timers", "/sys/devices/system/cpu/nohz_full"),
+    warns="as TICK.LOC, and where the timer is only one of several possible reasons",
+    fails="as TICK.LOC, where the reason is sure",
+    cure="lift RLIMIT_CPU (LimitCPU=), take the timer off a CPU clock",
     check=check,
 )

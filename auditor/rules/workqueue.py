@@ -84,5 +84,8 @@ CFG_WQ = Rule(
     why="""Kernel work that is bound to no CPU (writeback, events_unbound …) runs in kworker/u* threads on the CPUs of
 one global mask; a queue's own mask only narrows it. The kernel takes isolated CPUs out at boot; a write to the mask
 lets them in again.""",
+    sources=("/sys/devices/virtual/workqueue/cpumask",),
+    warns="where the mask holds the CPU",
+    cure="write the housekeeping CPUs to the mask; isolcpus=domain or nohz_full does so at boot",
     check=check_workqueue,
 )

@@ -386,3 +386,22 @@ def test_what_a_killed_run_was_writing_is_removed_and_said(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["a.json", "a.html"])
 def test_a_recording_is_no_report(tmp_path: Path, name: str) -> None:
     assert "a recording is a directory or a .tar.gz" in refused(["record", *CPUS, "-o", str(tmp_path / name)])
+
+
+def test_rules_prints_the_catalogue_and_one_rule() -> None:
+    every, one = cpu_audit("rules"), cpu_audit("rules", "stEAL")
+    golden = Path(__file__).parents[1] / "reports" / "golden"
+    assert (every.returncode, every.stderr) == (0, "")
+    assert every.stdout == (golden / "rules.txt").read_text(encoding="utf-8")
+    assert (one.returncode, one.stderr) == (0, "")
+    assert one.stdout.startswith("STEAL  time stolen by the hypervisor\n")
+
+
+def test_rules_as_a_document() -> None:
+    every, one = (json.loads(cpu_audit("rules", *ids, "--format", "json").stdout) for ids in ((), ("TICK.LOC",)))
+    assert every["schema"] == one["schema"] == "cpu-audit/rules/v1"
+    assert one["rules"] == [rule for rule in every["rules"] if rule["id"] == "TICK.LOC"]
+
+
+def test_a_rule_that_is_none_is_refused() -> None:
+    assert refused(["rules", "IRQ.DEVISE"]) == "no rule 'IRQ.DEVISE': there is IRQ.DEVICE"
