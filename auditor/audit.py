@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from auditor import __version__
 from auditor.activity import activity
@@ -15,6 +15,7 @@ from auditor.coverage import coverage
 from auditor.engine import run
 from auditor.model import (
     Audit,
+    Axis,
     CpuSets,
     Finding,
     HostFacts,
@@ -29,6 +30,7 @@ from auditor.own import describe
 from auditor.rules import BY_ID, RULES
 from auditor.rules.config import settings
 from auditor.verdict import judge_cpu, overall, readiness
+from auditor.waivers import counted, waive
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 
@@ -48,9 +50,9 @@ class RunFacts:
 
 def audit(ctx: Context, facts: RunFacts) -> Audit:
     """Runs every rule over the context and puts the document together."""
-    findings = run(RULES, ctx)
+    findings, policy = waive(run(RULES, ctx), ctx.policy, facts.started)
     cpu_verdicts = {cpu: judge_cpu(ctx, findings, cpu) for cpu in ctx.audited}
-    verdict = overall(list(cpu_verdicts.values()))
+    verdict = replace(overall(list(cpu_verdicts.values())), waivers=counted(findings, Axis.ISOLATION))
     return Audit(
         tool=f"cpu-audit {__version__}",
         host=_host(ctx),
@@ -69,6 +71,7 @@ def audit(ctx: Context, facts: RunFacts) -> Audit:
         overhead=facts.overhead,
         next_command=next_command(ctx, facts, findings) if verdict.status is Status.UNKNOWN else None,
         interrupted=facts.interrupted,
+        policy=policy,
     )
 
 
@@ -125,7 +128,8 @@ def _own(ctx: Context) -> OwnFacts:
 def _boot_line(findings: tuple[Finding, ...]) -> str | None:
     """The line where a fix needs one: null when everything it would ask for is in force."""
     bad = (Outcome.FAIL, Outcome.WARN)
-    wanted: list[Mapping[str, str]] = [f.fix.boot for f in findings if f.outcome in bad and f.fix and f.fix.boot]
+    found = [f for f in findings if f.outcome in bad and not f.waived]
+    wanted: list[Mapping[str, str]] = [f.fix.boot for f in found if f.fix and f.fix.boot]
     return boot_line(wanted[0]) if wanted else None
 
 
@@ -138,6 +142,8 @@ def next_command(ctx: Context, facts: RunFacts, findings: tuple[Finding, ...]) -
         words += ["--workload", shlex.quote(facts.workload)]
     for name in ctx.own_rule.irqs:
         words += ["--own-irq", shlex.quote(name)]
+    if ctx.policy.source:
+        words += ["--policy", shlex.quote(ctx.policy.source)]
     states = {line.state for line in coverage(ctx) if line.source.startswith("/proc/")}
     if SourceState.DENIED.value in states:
         words.insert(0, "sudo")

@@ -42,6 +42,7 @@ def _cause(members: list[Finding], total: float) -> Cause:
         share=taken / total if total and taken else None,
         per_second=per_second or None,
         fix=next((finding.fix for finding in worst if finding.fix), None),
+        waived=all(finding.waived for finding in members),
     )
 
 

@@ -14,6 +14,7 @@ from auditor.errors import AuditError, Interrupted, UsageError
 from auditor.model import Audit, ExitCode
 
 if TYPE_CHECKING:
+    from auditor.policy import Policy
     from auditor.session import Measured, Options
 
 app = typer.Typer(
@@ -82,6 +83,10 @@ OwnIrqs = Annotated[
     ),
 ]
 Root = Annotated[str, typer.Option(metavar="DIR", help="Where the host's root is mounted (/host in a pod).")]
+PolicyFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Limits, interrupts and waivers of this site (cpu-audit policy init)."),
+]
 Load = Annotated[bool, typer.Option("--load", help="Load the housekeeping CPUs with stress-ng, block I/O included.")]
 WorkOption = Annotated[Work | None, typer.Option(help="Start a workload on the audited CPUs.")]
 Force = Annotated[bool, typer.Option("--force", help="Let --work run on CPUs that someone owns.")]
@@ -113,6 +118,7 @@ def run(
         str | None, typer.Option("--from", metavar="RECORDING", help="Judge a recording instead of this machine.")
     ] = None,
     root: Root = "/",
+    policy: PolicyFile = None,
     load: Load = False,
     work: WorkOption = None,
     force: Force = False,
@@ -131,12 +137,12 @@ def run(
     """Audit CPUs: measure for a window, judge, name the causes and their fixes."""
     from dataclasses import replace
 
-    from auditor.policy import Policy
     from auditor.session import Options, judge, measure
     from auditor.stop import Stop
     from auditor.verdict import exit_code
     from reports import format_of_suffix
 
+    site = _policy(policy)
     outputs = output or []
     for path in outputs:
         format_of_suffix(suffix(path))
@@ -153,11 +159,11 @@ def run(
     )
     if from_ is None:
         with Stop() as stop:
-            audit = judge(measure(options, stop, log), Policy())
+            audit = judge(measure(options, stop, log), site)
             audit = replace(audit, interrupted=stop.asked)
             failed = _write(audit, outputs)
     else:
-        audit = judge(_replayed(from_, options, timed=window is not None), Policy())
+        audit = judge(_replayed(from_, options, timed=window is not None), site)
         failed = _write(audit, outputs)
     try:
         _print(audit, format_)
@@ -236,6 +242,41 @@ def rules(
         write_stdout(to_json(entries))
     else:
         write_stdout(table_text(entries) if rule is None else entry_text(entries[0]))
+
+
+policy_app = typer.Typer(help="The policy of a site: limits, interrupts, waivers.", rich_markup_mode=None)
+app.add_typer(policy_app, name="policy")
+
+
+@policy_app.command()
+def init() -> None:
+    """Print the default policy, commented."""
+    from auditor.output import write_stdout
+    from auditor.policy_file import default_text
+
+    write_stdout(default_text())
+
+
+@policy_app.command()
+def check(path: Annotated[str, typer.Argument(metavar="FILE", help="A policy.")]) -> None:
+    """Validate a policy, and tell what it changes and which waivers hold today."""
+    from datetime import datetime, timezone
+
+    from auditor.output import write_stdout
+    from auditor.policy_file import read_policy
+    from auditor.waivers import waive
+    from reports.text_policy import policy_lines
+
+    _, facts = waive((), read_policy(path), datetime.now(timezone.utc).isoformat())
+    write_stdout("\n".join([*policy_lines(facts, judged=False), ""]))
+
+
+def _policy(path: str | None) -> Policy:
+    """What is judged by."""
+    from auditor.policy import Policy
+    from auditor.policy_file import read_policy
+
+    return Policy() if path is None else read_policy(path)
 
 
 def _replayed(path: str, options: Options, *, timed: bool) -> Measured:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from auditor.model import Regime
 from auditor.own import OwnRule
-from auditor.own_irqs import OwnIrq, allowances, declared, fed_here, own_io, submitted
+from auditor.own_irqs import Claim, OwnIrq, allowances, declared, fed_here, own_io, submitted
 from auditor.policy import Policy
 from auditor.quotas import Quotas, quotas
 from auditor.requested import interpret
@@ -176,7 +176,8 @@ def prepare(
         explained = allowances(everyone, irqs)
         return _balances(observation, delta, targets, everyone, own, visible=visible, allowances=explained)
 
-    irqs = _own_irqs(observation, delta, targets, own_rule, everyone, own, balanced)
+    named = _named(observation, delta, targets, policy, own_rule)
+    irqs = _own_irqs(observation, delta, targets, named, everyone, own, balanced)
     return Context(
         observation=observation,
         targets=targets,
@@ -201,17 +202,30 @@ def _version(release: str) -> KernelVersion | None:
         return None
 
 
+def _named(observation: Observation, delta: Delta, targets: Targets, policy: Policy, rule: OwnRule) -> list[OwnIrq]:
+    """Interrupts that are named: as own by the user or the policy, or as allowed; the first claim on a number holds."""
+    claims = (
+        (Claim.DECLARED, rule.irqs),
+        (Claim.POLICY, policy.own_interrupts),
+        (Claim.ALLOWED, policy.allowed_interrupts),
+    )
+    found: dict[int, OwnIrq] = {}
+    for claim, patterns in claims:
+        for item in declared(patterns, observation, delta, targets.audited, claim):
+            found.setdefault(item.irq, item)
+    return list(found.values())
+
+
 def _own_irqs(
     observation: Observation,
     delta: Delta,
     targets: Targets,
-    rule: OwnRule,
+    named: Sequence[OwnIrq],
     everyone: tuple[Runner, ...],
     own: frozenset[ThreadKey],
     balanced: Callable[[Sequence[OwnIrq]], tuple[Balance, ...] | ProbeError],
 ) -> tuple[OwnIrq, ...]:
     """The named ones, and the queues that turn out to be own when their threads are not counted as foreign."""
-    named = declared(rule.irqs, observation, delta, targets.audited)
     numbers = {item.irq for item in named}
     queues = [queue for queue in fed_here(observation, delta, targets.audited) if queue.irq not in numbers]
     mine = submitted(queues, observation, balanced([*named, *queues]), everyone, own) if queues else []

@@ -64,6 +64,15 @@ class Regime(str, Enum):
     UNKNOWN = "unknown"
 
 
+class WaiverState(str, Enum):
+    """What became of a waiver: only one that is in effect changes a verdict."""
+
+    IN_EFFECT = "in-effect"
+    EXPIRED = "expired"
+    UNDATED = "undated"
+    UNUSED = "unused"
+
+
 class FixKind(str, Enum):
     """Where a fix is made."""
 
@@ -131,6 +140,8 @@ class Finding:
     """Disturbances per second that this finding counts and no other one does."""
     cost_us_per_s: float = 0.0
     """Microseconds per second that they take, nominal (auditor/policy.py) or measured: the weight of its cause."""
+    waived: str = ""
+    """Why and until when the policy puts up with it; the outcome stays what was found."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,6 +154,8 @@ class Cause:
     share: float | None
     per_second: float | None
     fix: Fix | None
+    waived: bool = False
+    """Whether the policy waives all that it is made of."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,6 +165,8 @@ class Verdict:
     status: Status
     reason: str
     bounds: str
+    waivers: int = 0
+    """How many waivers of the policy it takes into account; none makes it isolated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,6 +175,7 @@ class ReadinessVerdict:
 
     status: Readiness
     reason: str
+    waivers: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,6 +235,27 @@ class OwnFacts:
     description: str
     threads: int
     interrupts: tuple[OwnInterrupt, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaiverUse:
+    """One waiver of the policy. ``expires`` is a day in ISO 8601, ``findings`` how many it waives."""
+
+    rule: str
+    cpus: str
+    reason: str
+    expires: str
+    state: WaiverState
+    findings: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyFacts:
+    """By which policy was judged: its file ("" for the defaults), what it changes, its waivers."""
+
+    source: str = ""
+    changes: tuple[str, ...] = ()
+    waivers: tuple[WaiverUse, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -339,3 +376,4 @@ class Audit:
     overhead: Overhead
     next_command: str | None
     interrupted: bool
+    policy: PolicyFacts = field(default_factory=PolicyFacts)

@@ -24,6 +24,8 @@ class Claim(str, Enum):
     """Why an interrupt is own."""
 
     DECLARED = "named with --own-irq"
+    POLICY = "named by the policy"
+    ALLOWED = "not own, allowed by the policy"
     SUBMITTED = "own I/O"
 
 
@@ -37,8 +39,14 @@ class OwnIrq:
     fired: Mapping[int, int]
 
 
-def declared(patterns: Sequence[str], observation: Observation, delta: Delta, cpus: Collection[int]) -> list[OwnIrq]:
-    """What --own-irq names. A number that went to another device within the window is nobody's."""
+def declared(
+    patterns: Sequence[str],
+    observation: Observation,
+    delta: Delta,
+    cpus: Collection[int],
+    claim: Claim = Claim.DECLARED,
+) -> list[OwnIrq]:
+    """What --own-irq or the policy names. A number that went to another device within the window is nobody's."""
     named: dict[int, str] = {}
     for end in (observation.before, observation.after):
         interrupts = end.counters.interrupts
@@ -47,9 +55,7 @@ def declared(patterns: Sequence[str], observation: Observation, delta: Delta, cp
                 named[row.irq] = row.actions if named.get(row.irq, row.actions) == row.actions else ""
     fired = _fired(delta, cpus)
     return [
-        OwnIrq(irq=irq, name=name, claim=Claim.DECLARED, fired=fired.get(irq, {}))
-        for irq, name in sorted(named.items())
-        if name
+        OwnIrq(irq=irq, name=name, claim=claim, fired=fired.get(irq, {})) for irq, name in sorted(named.items()) if name
     ]
 
 

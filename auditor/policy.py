@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -12,6 +13,18 @@ class Limit:
 
     warn: float
     fail: float
+    exercised: float = 0
+    """What a control CPU must reach, where that is more than ``fail``: a stricter limit proves nothing more easily."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiver:
+    """A site's word that it knows of what a rule finds on some CPUs, up to and including a day (UTC)."""
+
+    rule: str
+    cpus: frozenset[int]
+    reason: str
+    expires: date
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,3 +102,10 @@ class Policy:
     """Share of the window in which others kept an SMT sibling busy."""
     sibling_takes: float = 0.3
     """Nominal part of a CPU that a busy sibling takes from it."""
+    own_interrupts: tuple[str, ...] = ()
+    """Numbers and shell patterns of action names, as with --own-irq."""
+    allowed_interrupts: tuple[str, ...] = ()
+    """Not own, and not judged either: the site lets them fire here."""
+    waivers: tuple[Waiver, ...] = ()
+    source: str = ""
+    """The file it was read from; "" for the defaults."""

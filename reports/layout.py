@@ -39,6 +39,11 @@ def seconds(ms: int) -> str:
     return f"{number(round(ms / 1000, 1))} s"
 
 
+def with_waivers(status: str, waivers: int) -> str:
+    """A verdict that takes waivers into account says so in the same breath."""
+    return f"{status} with {waivers} waiver{'' if waivers == 1 else 's'}" if waivers else status
+
+
 def cpu_list(cpus: Iterable[int]) -> str:
     """CPU numbers in the kernel's list form: ``1,5`` or ``2-15,18``."""
     runs: list[list[int]] = []

@@ -6,9 +6,23 @@ from collections.abc import Sequence
 
 from auditor.model import Audit, Cause, Finding, Fix, FixKind, Kind, Outcome, OwnInterrupt, Status
 from reports.escape import bounded
-from reports.layout import INDENT, MISSING, WIDTH, Column, clip, cpu_list, cpus_named, number, prose, seconds, table
+from reports.layout import (
+    INDENT,
+    MISSING,
+    WIDTH,
+    Column,
+    clip,
+    cpu_list,
+    cpus_named,
+    number,
+    prose,
+    seconds,
+    table,
+    with_waivers,
+)
 from reports.shell import shell_lines
 from reports.text_cpus import cpu_sections, with_detail
+from reports.text_policy import policy_lines
 
 MAX_CAUSES = 10
 ABSENT = "CFG.CPUS"
@@ -28,7 +42,7 @@ COLOURS = {
 def render(audit: Audit, *, color: bool = False) -> str:
     """The report as lines of at most 100 columns; ``color`` adds ANSI colours to the verdict and the headings."""
     sections = [_causes(audit), _boot_line(audit), *cpu_sections(audit), _risks(audit), _config(audit),
-                _coverage(audit), _measured(audit), _next(audit)]  # fmt: skip
+                policy_lines(audit.policy), _coverage(audit), _measured(audit), _next(audit)]  # fmt: skip
     head, *rest = [_head(audit), *(section for section in sections if section)]
     if color:
         word = audit.verdict.status.value
@@ -42,10 +56,11 @@ def _head(audit: Audit) -> list[str]:
     status = audit.verdict.status.value
     if audit.verdict.status is Status.ISOLATED and audit.host.hypervisor is not None:
         status += " (guest view)"
+    status = with_waivers(status, audit.verdict.waivers)
     host = f"{cpus_named(clip(audit.cpus.audited, 400))} on {clip(audit.host.name or 'an unnamed host', 64)}"
     first = f"{status}  {host} ({clip(audit.host.kernel or 'kernel unknown', 64)}, {_window(audit)})"
     bounds = f": {bounded(audit.verdict.bounds)}" if audit.verdict.status in BOUNDED else ""
-    readiness = f"{audit.readiness.status.value}: {audit.readiness.reason}"
+    readiness = f"{with_waivers(audit.readiness.status.value, audit.readiness.waivers)}: {audit.readiness.reason}"
     return [
         *prose(first + bounds, rest=INDENT),
         *prose(audit.verdict.reason, INDENT),
@@ -56,7 +71,7 @@ def _head(audit: Audit) -> list[str]:
 
 def _first_step(audit: Audit) -> list[str]:
     """The change that does most, before anyone has to scroll: the boot line, else the fix of the first cause."""
-    fix = next((cause.fix for cause in audit.causes if cause.fix), None)
+    fix = next((cause.fix for cause in audit.causes if cause.fix and not cause.waived), None)
     if fix is None or audit.verdict.status is Status.UNKNOWN:
         return []
     line = f"do first: {f'reboot with {audit.boot_line}' if audit.boot_line else fix.text}"
@@ -102,7 +117,8 @@ def _cause(audit: Audit, cause: Cause, rank: str, *, known: bool) -> list[str]:
     rate = MISSING if cause.per_second is None else f"{number(cause.per_second)}/s"
     figures = f"{clip(share, 6):>5}  {clip(rate, 12):>7}  " if known else ""
     rules = ", ".join(bounded(rule, 24) for rule in cause.rules)
-    return prose(f"{bounded(cause.title)}  [{rules}]", first=f"{rank}{figures}{_where(audit, cause.cpus)}  ")
+    waived = "  (waived)" if cause.waived else ""
+    return prose(f"{bounded(cause.title)}  [{rules}]{waived}", first=f"{rank}{figures}{_where(audit, cause.cpus)}  ")
 
 
 def _where(audit: Audit, cpus: Sequence[int]) -> str:

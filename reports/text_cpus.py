@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from auditor.model import Audit, Axis, Evidence, Finding, Kind, Outcome
-from reports.layout import INDENT, Column, cpu_list, cpus_named, listing, number, prose, quantity, table
+from reports.layout import INDENT, Column, cpu_list, cpus_named, listing, number, prose, quantity, table, with_waivers
 from reports.text_activity import activity_lines
 
 IN_TABLE = (Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN)
@@ -44,9 +44,9 @@ def groups(audit: Audit) -> list[Group]:
     """Audited CPUs by what was found on them; findings about no audited CPU come last, as those of the host."""
     judged = [f for f in audit.findings if f.kind is not Kind.RISK]
     cpus = sorted({*audit.cpu_verdicts, *audit.activity.cpus})
-    by_signature: dict[frozenset[tuple[str, Outcome]], list[int]] = {}
+    by_signature: dict[frozenset[tuple[str, Outcome, str]], list[int]] = {}
     for cpu in cpus:
-        signature = frozenset((f.rule, f.outcome) for f in judged if cpu in f.cpus)
+        signature = frozenset((f.rule, f.outcome, f.waived) for f in judged if cpu in f.cpus)
         by_signature.setdefault(signature, []).append(cpu)
     result = [
         Group(cpus=tuple(members), findings=tuple(f for f in judged if not set(members).isdisjoint(f.cpus)))
@@ -69,7 +69,7 @@ def _heading(audit: Audit, group: Group) -> list[str]:
     if verdict is None:
         return prose(name, rest=INDENT)
     reason = f"; {verdict.reason}" if verdict.reason != audit.verdict.reason else ""
-    return prose(f"{name}: {verdict.status.value}{reason}", rest=INDENT)
+    return prose(f"{name}: {with_waivers(verdict.status.value, verdict.waivers)}{reason}", rest=INDENT)
 
 
 def rule_lines(group: Group) -> list[str]:
@@ -85,11 +85,11 @@ def rule_lines(group: Group) -> list[str]:
 
 
 def _rows(group: Group) -> list[list[Finding]]:
-    """Findings that make one row (same rule, outcome and title), isolation before readiness, worst first."""
-    same: dict[tuple[str, Outcome, str], list[Finding]] = {}
+    """Findings that make one row (same rule, outcome, title and waiver), isolation before readiness, worst first."""
+    same: dict[tuple[str, Outcome, str, str], list[Finding]] = {}
     for finding in group.findings:
         if finding.outcome in IN_TABLE:
-            same.setdefault((finding.rule, finding.outcome, finding.title), []).append(finding)
+            same.setdefault((finding.rule, finding.outcome, finding.title, finding.waived), []).append(finding)
     return sorted(same.values(), key=_badness)
 
 
@@ -135,7 +135,8 @@ def with_detail(finding: Finding) -> str:
     subject = finding.title.rpartition(": ")[2]
     repeated = finding.detail.startswith((f"{subject}: ", f"{subject} "))
     detail = finding.detail[len(subject) :].lstrip(": ") if repeated else finding.detail
-    return ": ".join(part for part in (finding.title, detail) if part)
+    waived = f"; waived {finding.waived}" if finding.waived else ""
+    return ": ".join(part for part in (finding.title, detail) if part) + waived
 
 
 def evidence_text(evidence: Evidence) -> str:

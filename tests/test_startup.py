@@ -20,7 +20,9 @@ def imported(*args: str) -> set[str]:
     return {line.rpartition("|")[2].strip().split(".")[0] for line in times}
 
 
-@pytest.mark.parametrize("args", [("--help",), ("run", "--help"), ("record", "--help"), ("rules", "--help")])
+@pytest.mark.parametrize(
+    "args", [("--help",), ("run", "--help"), ("record", "--help"), ("rules", "--help"), ("policy", "--help")]
+)
 def test_help_imports_nothing_heavy(args: tuple[str, ...]) -> None:
     names = imported(*args)
     assert "typer" in names

@@ -118,7 +118,7 @@ def settle(outcome: Outcome, count: float, control: float | None, limit: Limit, 
     """A pass needs proof: load that a control CPU felt in the same window, or a shut door with the counter at 0."""
     if outcome is not Outcome.PASS:
         return outcome
-    if control is not None and control >= limit.fail:
+    if control is not None and control >= max(limit.fail, limit.exercised):
         return Outcome.PASS
     if not shut:
         return Outcome.NOT_EXERCISED

@@ -135,7 +135,7 @@ def routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, Irq
 
 
 def _declared(ctx: Context) -> frozenset[int]:
-    return frozenset(item.irq for item in ctx.own_irqs if item.claim is Claim.DECLARED)
+    return frozenset(item.irq for item in ctx.own_irqs if item.claim is not Claim.SUBMITTED)
 
 
 def _routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, IrqAffinity]]:
@@ -256,8 +256,12 @@ def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 def _none_here(ctx: Context, cpu: int) -> str:
     own = [f"{irq} ({name})" for irq, name, _ in _routed(ctx, cpu, managed=False) if irq in _declared(ctx)]
+    allowed = any(item.claim is Claim.ALLOWED for item in ctx.own_irqs)
+    kind = "own or allowed" if allowed else "own"
     return (
-        f"routed here are only own interrupts: {', '.join(own)}" if own else "no active device interrupt is routed here"
+        f"routed here are only {kind} interrupts: {', '.join(own)}"
+        if own
+        else "no active device interrupt is routed here"
     )
 
 

@@ -96,8 +96,9 @@ def _own(ctx: Context, rule: Rule, cpu: int, item: OwnIrq) -> Finding:
         [cpu],
         observed=rate(count, ctx.window_s),
         unit="/s",
-        title=f"own interrupts: {device_of(item.name)}",
-        detail=f"{item.name} fired {count} times: own ({item.claim.value})",
+        title=f"{'allowed' if item.claim is Claim.ALLOWED else 'own'} interrupts: {device_of(item.name)}",
+        detail=f"{item.name} fired {count} times: "
+        + (item.claim.value if item.claim is Claim.ALLOWED else f"own ({item.claim.value})"),
         evidence=[Evidence(path="/proc/interrupts", field=f"{item.irq} CPU{cpu}", value=f"+{count}")],
         fix=avoid if item.claim is Claim.SUBMITTED else None,
     )

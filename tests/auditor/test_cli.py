@@ -32,6 +32,7 @@ pytestmark = pytest.mark.skipif(
 LAST = max(os.sched_getaffinity(0))
 CPUS = ("--cpus", str(LAST))
 HOST = Path(__file__).parents[1] / "hosts" / "pinning-lab-with"
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "auditor")
 
 
@@ -405,3 +406,73 @@ def test_rules_as_a_document() -> None:
 
 def test_a_rule_that_is_none_is_refused() -> None:
     assert refused(["rules", "IRQ.DEVISE"]) == "no rule 'IRQ.DEVISE': there is IRQ.DEVICE"
+
+
+WAIVED = """
+[[waivers]]
+rule = "IRQ.DEVICE"
+cpus = "1,5"
+reason = "wifi \u202e stays"
+expires = 2999-12-31
+[[waivers]]
+rule = "CFG.DOMAIN"
+cpus = "1,5"
+reason = "old"
+expires = 2020-12-31
+"""
+
+
+def test_policy_init_prints_what_policy_check_takes(tmp_path: Path) -> None:
+    printed = cpu_audit("policy", "init")
+    assert (printed.returncode, printed.stderr) == (0, "")
+    path = tmp_path / "site.toml"
+    path.write_text(printed.stdout, encoding="utf-8")
+    checked = cpu_audit("policy", "check", "site.toml", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert checked.stdout == "Policy site.toml\n  nothing but the defaults\n"
+
+
+def test_policy_check_tells_what_it_changes_and_which_waivers_hold(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("busy_poll = true\n" + WAIVED, encoding="utf-8")
+    done = cpu_audit("policy", "check", "p", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "Policy p\n"
+        "  busy-poll: the tick is decisive\n"
+        "  waiver of IRQ.DEVICE on CPUs 1,5 until 2999-12-31: in effect; wifi \\u202e stays\n"
+        "  waiver of CFG.DOMAIN on CPUs 1,5 until 2020-12-31: expired, no effect; old\n"
+    )
+
+
+def test_a_policy_that_can_not_be_used_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    path.write_text("bussy_poll = true", encoding="utf-8")
+    message = f"policy {str(path)!r}: unknown key 'bussy_poll'; there is busy_poll"
+    assert refused(["policy", "check", str(path)]) == message
+    assert refused(["run", *CPUS, "--window", "20m", "--policy", str(path)]) == message
+    assert refused(["run", "--policy", str(path) + "x"]) == (
+        f"policy {str(path) + 'x'!r}: No such file or directory; `cpu-audit policy init` prints one"
+    )
+
+
+def test_a_run_by_a_policy_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    path.write_text(WAIVED, encoding="utf-8")
+    host = HOST.with_name("pinning-lab-without")
+    done = cpu_audit("run", "--from", str(host), "--policy", str(path), "--format", "json")
+    assert (done.returncode, done.stderr) == (3, "")
+    document = json.loads(done.stdout)
+    assert document["policy"]["source"] == str(path)
+    assert [(use["rule"], use["state"], use["findings"]) for use in document["policy"]["waivers"]] == [
+        ("IRQ.DEVICE", "in-effect", 3),
+        ("CFG.DOMAIN", "expired", 0),
+    ]
+    assert document["verdict"]["waivers"] == 1
+    waived = [finding for finding in document["findings"] if finding["waived"]]
+    assert {(finding["rule"], finding["outcome"], finding["waived"]) for finding in waived} == {
+        ("IRQ.DEVICE", "fail", "until 2999-12-31: wifi \u202e stays")
+    }
+    text = cpu_audit("run", "--from", str(host), "--policy", str(path)).stdout
+    assert text.startswith("not-isolated with 1 waiver  CPUs 1,5 on pinning-lab ")
+    assert "device interrupts: iwlwifi  [IRQ.DEVICE]  (waived)\n" in text
+    assert "waiver of CFG.DOMAIN on CPUs 1,5 until 2020-12-31: expired, no effect; old\n" in text

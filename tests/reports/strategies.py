@@ -19,10 +19,12 @@ from auditor.model import (
     Fix,
     IdleUse,
     OwnInterrupt,
+    PolicyFacts,
     Setting,
     Switches,
     ThreadSeen,
     Verdict,
+    WaiverUse,
 )
 from tests.reports.audits import NOT_ISOLATED
 
@@ -56,16 +58,18 @@ _evidence = st.builds(
 _findings = st.builds(
     Finding, rule=names, cpus=cpu_tuples, observed=st.none() | numbers, limit=st.none() | numbers, unit=names,
     title=names, detail=names, evidence=few(_evidence), fix=st.none() | _fixes, origin=names, per_second=numbers,
-    cost_us_per_s=numbers,
+    cost_us_per_s=numbers, waived=names,
 )  # fmt: skip
 _causes = st.builds(
     Cause, title=names, rules=few(names, 3), cpus=cpu_tuples, share=st.none() | numbers,
-    per_second=st.none() | numbers, fix=st.none() | _fixes,
+    per_second=st.none() | numbers, fix=st.none() | _fixes, waived=st.booleans(),
 )  # fmt: skip
 _own_interrupts = st.builds(
     OwnInterrupt, irq=counts, name=names, claim=names, fired=st.dictionaries(cpu_ids, counts, max_size=3)
 )
-_verdicts = st.builds(Verdict, reason=names, bounds=names)
+_verdicts = st.builds(Verdict, reason=names, bounds=names, waivers=st.integers(0, 99))
+_waivers = st.builds(WaiverUse, rule=names, cpus=names, reason=names, expires=names, findings=counts)
+_policies = st.builds(PolicyFacts, source=names, changes=few(names), waivers=few(_waivers))
 _counters = st.builds(Counter, label=names, name=names, count=maybe_counts, per_second=st.none() | numbers)
 _threads = st.builds(
     ThreadSeen, pid=counts, tid=counts, name=names, cgroup=names, allowed=names, switches=maybe_counts,
@@ -106,6 +110,7 @@ def audits() -> st.SearchStrategy[Audit]:
             overhead=_renamed(draw, base.overhead),
             next_command=draw(st.none() | names),
             interrupted=draw(st.booleans()),
+            policy=draw(_policies),
         )
 
     return st.composite(build)()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from auditor.model import Audit, Kind, Outcome, Status, Verdict
+from auditor.model import Audit, Kind, Outcome, PolicyFacts, Status, Verdict, WaiverState, WaiverUse
 from reports import text
 from reports.escape import printable
 from tests.reports.audits import AUDITS, BOUNDS, EXPOSED, ISOLATED, NOT_ISOLATED, UNKNOWN, found
@@ -263,3 +263,56 @@ def test_a_cpu_that_was_offline_is_told_apart_from_risks(rule: str, outcome: Out
     assert headings == ([heading] if heading else [])
     if heading:
         assert f"  {rule}  CPU 1: offline CPU: went offline" in lines
+
+
+def waived_audit() -> Audit:
+    """Everything that failed is waived; a second waiver has expired."""
+    reason = "until 2026-12-31: known \x1b[31m"
+    findings = tuple(
+        replace(f, waived=reason) if f.outcome in (Outcome.FAIL, Outcome.WARN) else f for f in NOT_ISOLATED.findings
+    )
+    use = WaiverUse(
+        rule="IRQ.DEVICE", cpus="1", reason="known", expires="2026-12-31", state=WaiverState.IN_EFFECT, findings=1
+    )
+    uses = (
+        use,
+        replace(use, state=WaiverState.EXPIRED, findings=0, reason="x\x1b[31m"),
+        replace(use, state=WaiverState.UNDATED, findings=0),
+        replace(use, state=WaiverState.UNUSED, findings=0),
+    )
+    return replace(
+        NOT_ISOLATED,
+        verdict=Verdict(status=Status.DISTURBED, reason="waived", bounds="bounds", waivers=2),
+        readiness=replace(NOT_ISOLATED.readiness, waivers=1),
+        cpu_verdicts={cpu: replace(verdict, waivers=1) for cpu, verdict in NOT_ISOLATED.cpu_verdicts.items()},
+        causes=tuple(replace(cause, waived=True) for cause in NOT_ISOLATED.causes),
+        findings=findings,
+        policy=PolicyFacts(source="site.toml", changes=("busy-poll: the tick is decisive",), waivers=uses),
+    )
+
+
+def test_waivers_are_told_wherever_something_is_waived() -> None:
+    lines = text.render(waived_audit()).splitlines()
+    assert lines[0].startswith("disturbed with 2 waivers  ")
+    assert next(line for line in lines if line.startswith("  readiness ")).startswith(
+        "  readiness limited with 1 waiver: "
+    )
+    assert not [line for line in lines if line.startswith("  do first")]
+    assert sum("  (waived)" in line for line in lines) >= 1
+    assert sum("not-isolated with 1 waiver" in line for line in lines) >= 1
+    start = lines.index("Policy site.toml")
+    assert lines[start : start + 7] == [
+        "Policy site.toml",
+        "  busy-poll: the tick is decisive",
+        "  waiver of IRQ.DEVICE on CPU 1 until 2026-12-31: in effect, 1 finding waived; known",
+        "  waiver of IRQ.DEVICE on CPU 1 until 2026-12-31: expired, no effect; x\\x1b[31m",
+        "  waiver of IRQ.DEVICE on CPU 1 until 2026-12-31: no effect: the day of the window is not known;",
+        "    known",
+        "  waiver of IRQ.DEVICE on CPU 1 until 2026-12-31: in effect, and nothing to waive; known",
+    ]
+    assert max(map(len, lines)) <= 100
+    assert not [line for line in lines if "\x1b" in line]
+
+
+def test_the_defaults_need_no_words() -> None:
+    assert "olicy" not in text.render(NOT_ISOLATED).replace("cpuset", "")
