@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from auditor.context import Context
 from auditor.model import Axis, ExitCode, Finding, Kind, Outcome, Readiness, ReadinessVerdict, Status, Verdict
+from auditor.own_irqs import Claim
 from auditor.rules import BY_ID
 from auditor.waivers import counted
 
@@ -102,7 +103,8 @@ def bounds(ctx: Context, status: Status, findings: Iterable[Finding] = ()) -> st
         return f"counted for {seconds:.3g} s{site}; not seen: {unseen}"
     judged = all(f.outcome is Outcome.PASS for f in known if f.rule == "TICK.LOC")
     tick = "" if judged else "; the tick was not judged"
-    others = " of others" if any(any(item.fired.values()) for item in ctx.own_irqs) else ""
+    fired = {item.claim for item in ctx.own_irqs if any(item.fired.values())}
+    others = " neither own nor allowed" if Claim.ALLOWED in fired else " of others" if fired else ""
     return (
         f"no disturbance visible to these counters in {seconds:.3g} s "
         f"(device interrupts{others} ≤ {_most(ctx):.2g}/s){tick}{site}; not seen: {unseen}"

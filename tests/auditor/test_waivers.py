@@ -293,6 +293,14 @@ def test_interrupts_of_the_policy_are_shown_and_not_judged(
     assert (only(ctx, "IRQ.AFFINITY").outcome, only(ctx, "IRQ.AFFINITY").detail) == (Outcome.PASS, door)
 
 
+def test_the_bound_of_isolated_says_that_interrupts_are_allowed() -> None:
+    for key, words in (("own_interrupts", "of others"), ("allowed_interrupts", "neither own nor allowed")):
+        verdict = judge_cpu(noisy(parse_policy(f'{key} = ["eth*"]')), PASSED, 1)
+        assert verdict.bounds.startswith(
+            f"no disturbance visible to these counters in 10 s (device interrupts {words} ≤ 0.3/s); "
+        )
+
+
 def test_the_first_claim_on_an_interrupt_holds() -> None:
     ctx = noisy(parse_policy('allowed_interrupts = ["30"]\nown_interrupts = ["eth0"]'))
     assert [item.claim for item in ctx.own_irqs] == [Claim.POLICY]
