@@ -240,7 +240,8 @@ def test_one_that_may_run_anywhere_is_named_all_the_same(tmp_path: Path) -> None
     assert user.fix.commands == ("sudo taskset -pc 0,2-4,6-7 1600",)
     assert audit.causes[0].title == "foreign user threads: miner; foreign switches"
     sibling = one(audit, "CFG.SMT", 5)
-    assert (sibling.outcome, sibling.observed) == (FAIL, 100)
+    # The own cyclictest, which may use CPU 1 as well, ran two seconds: as much may have been its own.
+    assert (sibling.outcome, sibling.observed) == (FAIL, pytest.approx(94.995))
 
 
 def test_the_kworker_is_named(tmp_path: Path) -> None:
