@@ -129,6 +129,11 @@ def test_two_threads_that_may_use_both_cpus_pile_up_on_one(regimes: NodeResult) 
     (tick,) = [f for f in found.findings("TICK.LOC") if f["cpus"] == [cpu]]
     assert tick["outcome"] == "warn"
     assert "kept by 2 own threads that share this CPU" in tick["detail"]
-    assert found.failed() == []
-    assert (found.status, found.code) == ("disturbed", 0)
     assert found.document["readiness"]["status"] == "limited"
+    if found.document["host"]["kernel"].startswith("6.1."):  # there each tick may wake rcuc/N, which counts as it runs
+        named = {f["title"].partition(": ")[2] for f in found.findings("THR.KBOUND") if f["outcome"] == "fail"}
+        assert named <= {f"rcuc/{cpu}"}
+        assert found.turned("", "fail") <= {"THR.FOREIGN", "THR.KBOUND"}
+    else:
+        assert found.failed() == []
+        assert (found.status, found.code) == ("disturbed", 0)
