@@ -24,7 +24,7 @@ MOMENTS = {"start": 2.0, "load": 3.0, "window": 3.0, "end": 1.0}
 """After which event, and at most how many seconds later."""
 CHILDREN = 3
 """stress-ng and a spinner on each of two CPUs."""
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 GONE_S = 15.0
 OURS = ("stress-ng", "spin.py", "launch.py")
 
