@@ -66,13 +66,13 @@ def scenario(kernel: str, name: str) -> Scenario:
 
 
 def queues(kernel: str, flags: str) -> Scenario:
-    """Two queues for four CPUs: the second one serves CPUs 2 and 3, and starts on CPU 2, the audited one."""
+    """Two queues for four CPUs: the second one serves CPUs 2 and 3, and starts on the last of them, the audited one."""
     return Scenario(
         name=f"queues-{flags}-{kernel}",
         kernel=kernel,
-        append=f"isolcpus={flags},2 nohz_full=2 rcu_nocbs=2 irqaffinity=0-1,3 {TSC}",
+        append=f"isolcpus={flags},3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2 {TSC}",
         queues=2,
-        script="\n".join([NOISE, audit("idle", cpus="2")]),
+        script="\n".join([NOISE, audit("idle", cpus="3")]),
     )
 
 
