@@ -47,6 +47,8 @@ def _appeared(ctx: Context) -> frozenset[int]:
         if isinstance(end, ProbeError):
             raise end
         online |= end
+    for sample in ctx.observation.samples:
+        online |= sample.online or frozenset()
     return frozenset(online) - ctx.observation.facts.topology.online
 
 

@@ -72,6 +72,12 @@ def test_a_cpu_that_came_online_may_be_a_sibling(end: str) -> None:
     assert only(edit(context(), f"{end}.config.online", gone()), "CFG.SMT").outcome is Outcome.UNKNOWN
 
 
+def test_one_that_was_online_between_the_ends_may_be_a_sibling_too() -> None:
+    ctx_ = context()
+    seen = tuple(replace(sample, online=cpus(0, 1, 7)) for sample in ctx_.observation.samples[:1])
+    assert only(edit(ctx_, "samples", seen), "CFG.SMT").outcome is Outcome.UNKNOWN
+
+
 def test_a_busy_neighbour_fails_and_is_the_first_cause() -> None:
     given: dict[str, Any] = {"threads": [NEIGHBOUR], "rows": {"RES": {1: 400}}, "release": "6.12.1"}
     busy = ctx(0.9, **given)
