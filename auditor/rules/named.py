@@ -128,11 +128,12 @@ def _switches(ctx: Context, runner: Runner) -> int:
 def ran_here_ms(ctx: Context, cpu: int, item: Named) -> float:
     """CPU time spent on this CPU, in milliseconds.
 
-    Who may run elsewhere too is charged with no more than what others ran here at all, as far as that is proved.
+    Who moved is charged with no more than what others ran here at all, as far as that is proved; who was found nowhere
+    else, with no more than the CPU was busy.
     """
-    balance = balance_of(ctx, cpu)
+    balance, busy = balance_of(ctx, cpu), busy_s(ctx, cpu)
     if item.how is How.CONFINED:
         return item.run_ms
-    if item.held:
-        return min(item.run_ms, 1000 * (busy_s(ctx, cpu) or 0.0))
+    if item.how is How.STUCK and busy is not None:
+        return min(item.run_ms, 1000 * busy)
     return 0.0 if balance is None else min(item.run_ms, time_of_others_ms(ctx, balance))

@@ -233,6 +233,8 @@ def test_an_unbound_worker_is_kept_out_by_the_mask() -> None:
     assert fix.commands == ("echo 5 | sudo tee /sys/devices/virtual/workqueue/cpumask",)
     assert fix.undo == "echo f | sudo tee /sys/devices/virtual/workqueue/cpumask"
     assert findings(seen, "THR.FOREIGN")[0].fix == fix
+    worker = findings(ctx(replace(KWORKER, run_ms=37), busy={1: 0.2}, workqueues=queues(ANYWHERE)), "THR.KUNBOUND")[0]
+    assert round(worker.cost_us_per_s) == 3_700  # found nowhere else: the time ranks its cause
     both = thread_fix(ctx(KWORKER, PINNED, workqueues=queues(ANYWHERE)))
     assert both.commands[0] == "sudo taskset -pc 0,2 500"
     assert both.commands[-1] == "echo 5 | sudo tee /sys/devices/virtual/workqueue/cpumask"
