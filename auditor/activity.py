@@ -103,7 +103,7 @@ def _switches(ctx: Context, cpu: int) -> Switches:
 
 
 def _threads(ctx: Context, cpu: int) -> tuple[ThreadSeen, ...]:
-    own = [runner for runner in ctx.runners if runner.key in ctx.own and cpu in runner.allowed]
+    own = ctx.own_runners([cpu])
     own += [runner for runner in ctx.runners if follows_own(ctx, runner) and cpu in runner.allowed]
     seen = [_seen(ctx, cpu, runner) for runner in [*own, *foreign_runners(ctx, cpu)]]
     most = sorted(seen, key=lambda thread: (not thread.own, -(thread.run_ms or 0), -(thread.switches or 0), thread.tid))

@@ -14,6 +14,7 @@ from auditor.context import Context
 from auditor.coverage import coverage
 from auditor.engine import run
 from auditor.model import (
+    BAD,
     Audit,
     Axis,
     CpuSets,
@@ -127,8 +128,7 @@ def _own(ctx: Context) -> OwnFacts:
 
 def _boot_line(findings: tuple[Finding, ...]) -> str | None:
     """The line where a fix needs one: null when everything it would ask for is in force."""
-    bad = (Outcome.FAIL, Outcome.WARN)
-    found = [f for f in findings if f.outcome in bad and not f.waived]
+    found = [f for f in findings if f.outcome in BAD and not f.waived]
     wanted: list[Mapping[str, str]] = [f.fix.boot for f in found if f.fix and f.fix.boot]
     return boot_line(wanted[0]) if wanted else None
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from auditor.model import Axis, Cause, Finding, Outcome
-
-BAD = (Outcome.FAIL, Outcome.WARN)
+from auditor.model import BAD, Axis, Cause, Finding
 
 
 def rank(findings: Iterable[Finding]) -> tuple[Cause, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditor.model import Regime
@@ -15,7 +15,7 @@ from auditor.requested import interpret
 from auditor.switches import Balance, Runner, balances, runners
 from auditor.targets import Targets
 from auditor.window import Observation
-from probes.delta import BusyDelta, Delta, RowDelta, diff
+from probes.delta import BusyDelta, Delta, RowDelta, SchedDelta, diff
 from probes.host import ProbeError
 from probes.interrupts import InterruptKind
 from probes.isolation_params import Requested
@@ -73,9 +73,13 @@ class Context:
 
     def own_on(self, cpu: int) -> frozenset[ThreadKey]:
         """Own threads that were allowed on this CPU at either end of the window."""
-        ends = (self.observation.before.census, self.observation.after.census)
-        allowed = [end.statuses for end in ends if isinstance(end, Census)]
+        allowed = [end.statuses for end in self.observation.censuses if isinstance(end, Census)]
         return frozenset(key for key in self.own for end in allowed if key in end and cpu in end[key].allowed)
+
+    def own_runners(self, cpus: Collection[int]) -> list[Runner]:
+        """Own threads that may have run on any of these CPUs."""
+        here = frozenset(cpus)
+        return [runner for runner in self.runners if runner.key in self.own and runner.allowed & here]
 
     @property
     def own_io(self) -> bool | None:
@@ -98,6 +102,10 @@ class Context:
     def busy(self, cpu: int) -> BusyDelta | None:
         """How the CPU spent the window, None where /proc/stat does not tell."""
         return None if isinstance(self.delta.busy, ProbeError) else self.delta.busy.get(cpu)
+
+    def sched(self, cpu: int) -> SchedDelta | None:
+        """What the scheduler counted on the CPU, None where /proc/schedstat does not tell."""
+        return None if isinstance(self.delta.sched, ProbeError) else self.delta.sched.get(cpu)
 
     def regime(self, cpu: int) -> Regime:
         """Idle below 1 % busy, spinner from 90 %."""
@@ -134,18 +142,17 @@ class Context:
         if not self.own_visible:
             return 0, ENDLESS
         least = most = 0
-        for runner in self.runners:
-            if runner.key in self.own and cpu in runner.allowed:
-                at_least, at_most = self._wakeups_of(runner)
-                most += at_most
-                least += at_least if runner.allowed == {cpu} else 0
+        for runner in self.own_runners([cpu]):
+            at_least, at_most = self._wakeups_of(runner)
+            most += at_most
+            least += at_least if runner.allowed == {cpu} else 0
         return least, most
 
     def _wakeups_of(self, runner: Runner) -> tuple[int, int]:
         """Each switch to a thread follows a wake-up or, where it had to leave the CPU (involuntary), none."""
         most = ENDLESS if runner.growth.most is None else runner.growth.most
-        ends = (self.observation.before.census, self.observation.after.census)
-        before, after = (None if isinstance(end, ProbeError) else end.statuses.get(runner.key) for end in ends)
+        statuses = [{} if isinstance(end, ProbeError) else end.statuses for end in self.observation.censuses]
+        before, after = (known.get(runner.key) for known in statuses)
         if after is None:
             return 0, most
         voluntary = after.voluntary_switches - (before.voluntary_switches if before else 0)
@@ -256,13 +263,11 @@ def own_threads(observation: Observation, rule: OwnRule) -> frozenset[ThreadKey]
     before, after = observation.own_before, observation.own_after
     if rule.source != "affinity":
         return before | after
-    ends = (observation.before.census, observation.after.census)
-    was, still = (end.statuses.keys() if isinstance(end, Census) else set() for end in ends)
+    was, still = (end.statuses.keys() if isinstance(end, Census) else set() for end in observation.censuses)
     return (before & after) | (before - still) | (after - was)
 
 
 def own_visible(observation: Observation, rule: OwnRule) -> bool:
     """Whether all own threads are known: told by affinity, they are only where the whole machine is seen."""
-    ends = (observation.before.census, observation.after.census)
     named = rule.source != "affinity" and bool(observation.own_before)
-    return all(isinstance(census, Census) and (census.complete or named) for census in ends)
+    return all(isinstance(census, Census) and (census.complete or named) for census in observation.censuses)

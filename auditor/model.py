@@ -37,6 +37,10 @@ class Outcome(str, Enum):
     NOT_APPLICABLE = "not-applicable"
 
 
+BAD = (Outcome.FAIL, Outcome.WARN)
+"""What a finding is about, worst first."""
+
+
 class Status(str, Enum):
     """The isolation verdict, worst first."""
 

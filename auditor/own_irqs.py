@@ -110,9 +110,7 @@ def submitted(
 
     But for the threads of these queues (the balance counts them as own), and services of the CPU.
     """
-    ends = (observation.before.census, observation.after.census)
-    complete = all(isinstance(census, Census) and census.complete for census in ends)
-    if not complete or isinstance(balances, ProbeError) or own_io(observation, own) is False:
+    if not observation.everyone_seen or isinstance(balances, ProbeError) or own_io(observation, own) is False:
         return []
     everyone = list(runners)
     alone: set[int] = set()

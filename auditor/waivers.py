@@ -24,11 +24,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 
-from auditor.model import Axis, Finding, Kind, Outcome, PolicyFacts, WaiverState, WaiverUse
+from auditor.model import BAD, Axis, Finding, Kind, PolicyFacts, WaiverState, WaiverUse
 from auditor.policy import LIMITS, Policy, Waiver
 from probes.cpulist import format_cpulist
-
-WAIVABLE = (Outcome.FAIL, Outcome.WARN)
 
 
 def waive(findings: Iterable[Finding], policy: Policy, started: str) -> tuple[tuple[Finding, ...], PolicyFacts]:
@@ -63,7 +61,7 @@ def state(waiver: Waiver, today: date | None) -> WaiverState:
 
 def _covers(waiver: Waiver, finding: Finding) -> bool:
     cpus = frozenset(finding.cpus)
-    return waiver.rule == finding.rule and finding.outcome in WAIVABLE and bool(cpus) and cpus <= waiver.cpus
+    return waiver.rule == finding.rule and finding.outcome in BAD and bool(cpus) and cpus <= waiver.cpus
 
 
 def _words(waiver: Waiver) -> str:

@@ -67,6 +67,16 @@ class Observation:
     own_before: frozenset[ThreadKey]
     own_after: frozenset[ThreadKey]
 
+    @property
+    def censuses(self) -> tuple[Census | ProbeError, Census | ProbeError]:
+        """Who existed at both ends."""
+        return self.before.census, self.after.census
+
+    @property
+    def everyone_seen(self) -> bool:
+        """Whether every thread of the machine was seen at both ends."""
+        return all(isinstance(census, Census) and census.complete for census in self.censuses)
+
 
 def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) -> Observation:
     """Runs the window. Raises UsageError where the own workload or an own interrupt does not exist."""

@@ -25,7 +25,7 @@ def others_s(ctx: Context, balance: Balance, suspects: Collection[Runner]) -> fl
     Own threads and kernel threads bound here are subtracted. A thread that still runs at the end is not in
     /proc/schedstat yet: it counts as far as a suspect, known to have been here, ran.
     """
-    own = [runner for runner in ctx.runners if runner.key in ctx.own and runner.allowed & set(balance.cpus)]
+    own = ctx.own_runners(balance.cpus)
     if not balance.foreign_least or not ctx.own_visible or any(runner.growth.run_ns is None for runner in own):
         return 0.0
     bound = [runner for runner in ctx.runners if runner.status.kernel and runner.allowed <= set(balance.cpus)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from auditor.bootline import boot_fix, nohz_words
 from auditor.context import Context, total
-from auditor.model import Evidence, Finding, Fix, Kind, Outcome
+from auditor.model import BAD, Evidence, Finding, Fix, Kind, Outcome
 from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, settle, weight
 from auditor.rules.fair_server import triples
 from auditor.rules.tick import own_ticks
@@ -75,7 +75,7 @@ def _finding(
         unit="/s",
         detail=f"{raw} counted" + (f", less {' and '.join(credited)}" if credited else "") + maybe_own(outcome),
         evidence=[Evidence(path="/proc/interrupts", field=f"{label} CPU{cpu}", value=f"+{raw}")],
-        fix=_fix(ctx) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
+        fix=_fix(ctx) if outcome in BAD else None,
         origin="ipi",
         # TLB flushes travel as function calls and are counted there already.
         per_second=per_second,

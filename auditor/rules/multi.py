@@ -10,7 +10,6 @@ from auditor.policy import Thresholds
 from auditor.rules.base import Rule
 from auditor.rules.doors import balanced_inside
 from auditor.switches import Runner
-from probes.delta import SchedDelta
 from probes.host import ProbeError
 
 WAITED = 0.05
@@ -20,17 +19,13 @@ RAN_NS = 10_000_000
 
 def waited_s(ctx: Context, cpu: int) -> float | None:
     """Seconds that threads waited for this CPU until they got it; None where /proc/schedstat does not tell."""
-    sched = _sched(ctx, cpu)
+    sched = ctx.sched(cpu)
     return None if sched is None else sched.wait_ns / 1e9
-
-
-def _sched(ctx: Context, cpu: int) -> SchedDelta | None:
-    return None if isinstance(ctx.delta.sched, ProbeError) else ctx.delta.sched.get(cpu)
 
 
 def own_here(ctx: Context, cpu: int) -> list[Runner]:
     """Own threads that may run here and ran for ten milliseconds, by thread id."""
-    able = [runner for runner in ctx.runners if runner.key in ctx.own and cpu in runner.allowed]
+    able = ctx.own_runners([cpu])
     return sorted((runner for runner in able if (runner.growth.run_ns or 0) >= RAN_NS), key=lambda item: item.key)
 
 

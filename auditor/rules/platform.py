@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from auditor.context import Context
-from auditor.model import Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.model import BAD, Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.policy import Thresholds
 from auditor.rules.base import Rule, judge, rate
 from probes.delta import IdleDelta
@@ -66,7 +66,7 @@ def _judge_deep(ctx: Context, rule: Rule, cpu: int, deep: list[IdleDelta]) -> Fi
         if deep
         else f"no state takes longer than {_budget(ctx)} µs to leave",
         evidence=[_state_evidence(cpu, state) for state in deep],
-        fix=_fix(cpu) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
+        fix=_fix(cpu) if outcome in BAD else None,
         origin="cstates",
     )
 

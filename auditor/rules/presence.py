@@ -9,7 +9,6 @@ from auditor.context import Context
 from auditor.rules.foreign_time import GRAIN_S, UNEXPLAINED_S, others_s, ran_s
 from auditor.switches import Balance, Runner
 from probes.host import ProbeError
-from probes.snapshot import Census
 
 
 def foreign_runners(ctx: Context, cpu: int) -> list[Runner]:
@@ -87,9 +86,8 @@ def balance_of(ctx: Context, cpu: int) -> Balance | None:
 
 def switches_of(ctx: Context, cpu: int) -> int | None:
     """Switches to any thread on this CPU, None where they are not counted."""
-    if isinstance(ctx.delta.sched, ProbeError) or cpu not in ctx.delta.sched:
-        return None
-    return ctx.delta.sched[cpu].switches
+    sched = ctx.sched(cpu)
+    return None if sched is None else sched.switches
 
 
 def busy_s(ctx: Context, cpu: int) -> float | None:
@@ -145,7 +143,7 @@ def holders(ctx: Context, cpu: int) -> tuple[Runner, ...]:
     and all threads be known.
     """
     mine = _fitting(ctx, cpu)
-    if not mine or not _all_known(ctx):
+    if not mine or not ctx.observation.everyone_seen:
         return ()
     keys = {runner.key for runner in mine}
     alike = [other for other in ctx.audited if {runner.key for runner in _fitting(ctx, other)} == keys]
@@ -165,13 +163,8 @@ def _fitting(ctx: Context, cpu: int) -> tuple[Runner, ...]:
 
 def _maybe_own(ctx: Context, cpu: int, held_s: float) -> bool:
     """Whether an own thread ran long enough to be the one."""
-    own = [runner for runner in ctx.runners if runner.key in ctx.own and cpu in runner.allowed]
-    return any(runner.growth.run_ns is None or ran_s([runner]) >= held_s - slack_s(ctx) for runner in own)
-
-
-def _all_known(ctx: Context) -> bool:
-    ends = (ctx.observation.before.census, ctx.observation.after.census)
-    return all(isinstance(end, Census) and end.complete for end in ends)
+    most_s = held_s - slack_s(ctx)
+    return any(runner.growth.run_ns is None or ran_s([runner]) >= most_s for runner in ctx.own_runners([cpu]))
 
 
 def slack_s(ctx: Context) -> float:

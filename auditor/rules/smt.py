@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from auditor.context import Context
-from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
+from auditor.model import BAD, Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.policy import Thresholds
 from auditor.requested import BOOT_CPU
 from auditor.rules.base import Rule
@@ -18,8 +18,6 @@ from probes.cpulist import format_cpulist
 from probes.host import ProbeError
 from probes.snapshot import Census
 from probes.topology import CPU_DIR
-
-BAD = (Outcome.WARN, Outcome.FAIL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +100,7 @@ def _use(ctx: Context, sibling: int) -> Use | None:
     busy = busy_s(ctx, sibling)
     if busy is None:
         return None
-    own = [runner for runner in ctx.runners if runner.key in ctx.own and sibling in runner.allowed]
+    own = ctx.own_runners([sibling])
     lag_s = slack_s(ctx) if own else 0.0
     most = max(0.0, busy - ran_s([runner for runner in own if runner.allowed == {sibling}]))
     if most <= lag_s and _nobody_else(ctx, sibling, own):
@@ -119,10 +117,9 @@ def _may_be_own(ctx: Context, sibling: int) -> bool:
     """
     if not ctx.own_visible:
         return ctx.own_rule.source != "affinity" or sibling in ctx.targets.audited
-    ends = (ctx.observation.before.census, ctx.observation.after.census)
     return any(
         sibling in end.statuses[key].allowed
-        for end in ends
+        for end in ctx.observation.censuses
         if isinstance(end, Census) and not end.schedstat
         for key in ctx.own & end.statuses.keys()
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from auditor.bootline import boot_fix, nohz_words
 from auditor.context import Context
-from auditor.model import Evidence, Finding, Fix, Kind, Outcome
+from auditor.model import BAD, Evidence, Finding, Fix, Kind, Outcome
 from auditor.rules.base import Rule, always, bound, judge_between, maybe_own, never, rate, settle, weight
 from auditor.rules.doors import balanced_inside, domain_state
 from auditor.rules.rps import ORIGIN as RPS
@@ -96,7 +96,7 @@ def _finding(
         unit="/s",
         detail=detail,
         evidence=[Evidence(path="/proc/softirqs", field=f"{name} CPU{cpu}", value=f"+{raw}")],
-        fix=(rps_fix(ctx) if steered else _fix(ctx, cpu, name)) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
+        fix=(rps_fix(ctx) if steered else _fix(ctx, cpu, name)) if outcome in BAD else None,
         origin=RPS if steered else f"softirq:{name}",
         per_second=rate(net, ctx.window_s),
         cost_us_per_s=weight("SIRQ", rate(net, ctx.window_s)),

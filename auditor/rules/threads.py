@@ -18,11 +18,10 @@ from auditor.rules.presence import balance_of, hold_of
 from auditor.rules.quota_fix import lift_fix
 from auditor.rules.rps import ORIGIN as RPS
 from auditor.rules.rps import brings_packets, is_backlog, rps_fix
-from auditor.rules.service import TIMER_THREADS
+from auditor.rules.service import is_timer_thread
 from auditor.rules.thread_fix import bound_fix, thread_fix
 from auditor.switches import Runner
 from probes.host import ProbeError
-from probes.snapshot import Census
 from probes.threads import thread_irq
 
 
@@ -44,11 +43,10 @@ def check_named(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 def _nobody(ctx: Context, rule: Rule, cpu: int) -> Finding:
     """No name: a pass only where everyone was seen at both ends, and no switch to a user thread is left over."""
-    ends = (ctx.observation.before.census, ctx.observation.after.census)
-    lost = next((end for end in ends if isinstance(end, ProbeError)), None)
+    lost = next((end for end in ctx.observation.censuses if isinstance(end, ProbeError)), None)
     if lost is not None:
         return rule.finding(Outcome.UNKNOWN, [cpu], detail=f"who was there is not known at both ends: {lost}")
-    if not all(isinstance(end, Census) and end.complete for end in ends):
+    if not ctx.observation.everyone_seen:
         hidden = "not all threads of the host are visible from here (PID namespace or hidepid)"
         return rule.finding(Outcome.UNKNOWN, [cpu], detail=hidden)
     if rule.id == "THR.USER" and (left := _left_over(ctx, cpu)):
@@ -115,7 +113,7 @@ def _origin(ctx: Context, rule: Rule, cpu: int, item: Named) -> str:
 
 def _limits_behind(ctx: Context, cpu: int, item: Named) -> tuple[Quota, ...]:
     """CPU limits whose period timers explain a timer thread: on PREEMPT_RT each refill wakes it (seen on 6.12)."""
-    here = limits_on(ctx, cpu) if item.name.startswith(TIMER_THREADS) else ()
+    here = limits_on(ctx, cpu) if is_timer_thread(item.name) else ()
     refills = sum(quota.grown.periods for quota in here if quota.grown)
     return here if 2 * refills >= item.foreign > 0 else ()
 

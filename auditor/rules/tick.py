@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from auditor.bootline import boot_fix, has_nohz_full
 from auditor.context import Context, total
-from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome, Regime
+from auditor.model import BAD, Evidence, Finding, Fix, FixKind, Kind, Outcome, Regime
 from auditor.policy import Limit, Thresholds
 from auditor.rules.base import Rule, bound, judge, rate, weight
 from auditor.rules.fair_server import triples
@@ -110,8 +110,7 @@ def _ticks(ctx: Context, cpu: int, raw: int, busy_s: float) -> Ticks:
 
 def _known_timers(ctx: Context, cpu: int) -> int:
     """How many timers a workload of ours can have set off here; 0 where nobody knows. Its other wake-ups are none."""
-    threads = sum(runner.key in ctx.own and cpu in runner.allowed for runner in ctx.runners)
-    return threads * math.ceil((ctx.own_rule.work_timer_hz or 0) * ctx.window_s)
+    return len(ctx.own_runners([cpu])) * math.ceil((ctx.own_rule.work_timer_hz or 0) * ctx.window_s)
 
 
 def _outcome(ctx: Context, cpu: int, ticks: Ticks, limit: Limit) -> Outcome:
@@ -138,7 +137,7 @@ def _judged(ctx: Context, rule: Rule, cpu: int, ticks: Ticks) -> Finding:
         ticks.server
     )
     less = f", less {' and '.join(credited)}" if credited else ""
-    bad = outcome in (Outcome.WARN, Outcome.FAIL)
+    bad = outcome in BAD
     found = keepers(ctx, cpu, rate(net, ticks.busy_s)) if bad else ()
     meaning = _meaning(ctx, cpu, net / ticks.busy_s, found) if bad else ""
     if outcome is Outcome.UNKNOWN:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from auditor.context import Context
-from auditor.model import Finding, Kind, Outcome
+from auditor.model import BAD, Finding, Kind, Outcome
 from auditor.rules.base import Rule
 from auditor.rules.keepers import POSIX, QUOTA, in_nohz_full, keepers, origin
 from auditor.rules.tick import TICK_LOC
 from probes.host import ProbeError
-
-BAD = (Outcome.WARN, Outcome.FAIL)
 
 
 def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
