@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from auditor.context import Context
-from auditor.model import Evidence, Finding, Kind, Outcome
+from auditor.model import BAD, Evidence, Finding, Kind, Outcome
 from auditor.policy import Limit
 from auditor.rules.base import Rule, always, bound, judge, rate, settle, weight
 from auditor.rules.doors import domain_state
@@ -21,7 +22,13 @@ WATCHDOG_S = 4.0
 
 
 def check_foreign(ctx: Context, rule: Rule) -> Iterator[Finding]:
-    """THR.FOREIGN."""
+    """THR.FOREIGN. One fix for all CPUs: it looks at all of them."""
+    found = list(_groups(ctx, rule))
+    fix = thread_fix(ctx) if any(finding.outcome in BAD for finding in found) else None
+    yield from (replace(finding, fix=fix) if finding.outcome in BAD else finding for finding in found)
+
+
+def _groups(ctx: Context, rule: Rule) -> Iterator[Finding]:
     if isinstance(ctx.balances, ProbeError):
         raise ctx.balances
     for balance in ctx.balances:
@@ -66,7 +73,6 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
             Evidence(path="/proc/schedstat", field=f"cpu{cpu} field 9", value=f"+{switches_of(ctx, cpu)}")
             for cpu in balance.cpus
         ],
-        fix=thread_fix(ctx) if outcome in (Outcome.WARN, Outcome.FAIL) else None,
         origin="threads",
         per_second=rate(_unnamed(ctx, balance, least), ctx.window_s),
         cost_us_per_s=weight("THR", rate(_unnamed(ctx, balance, least), ctx.window_s)),
@@ -144,7 +150,6 @@ def _occupied(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
         Outcome.FAIL if proved else Outcome.UNKNOWN,
         hold.cpus,
         detail=_describe_held(hold.cpus, hold.more_s, names),
-        fix=thread_fix(ctx) if proved else None,
         origin="threads",
         # Who is named has the time counted in THR.USER.
         cost_us_per_s=1e6 * hold.more_s / ctx.window_s if proved and not named else 0.0,
@@ -165,8 +170,8 @@ def was_there(ctx: Context, balance: Balance) -> str:
     Gives what tells of it, "" where nothing does.
     """
     busy = [busy_s(ctx, cpu) for cpu in balance.cpus]
-    own = [runner for runner in ctx.runners if runner.key in ctx.own and runner.allowed & set(balance.cpus)]
-    more_s = sum(ctx.window_s if seconds is None else seconds for seconds in busy) - ran_s(own)
+    more_s = sum(ctx.window_s if seconds is None else seconds for seconds in busy)
+    more_s -= ran_s(ctx.own_runners(balance.cpus))
     if balance.foreign_least or balance.total > ctx.window_s or more_s <= slack_s(ctx) * len(balance.cpus):
         return ""
     if None in busy:
