@@ -82,10 +82,10 @@ def growth_of(observation: Observation, key: ThreadKey) -> Growth:
         within = [within[0] or NEVER_RAN, *within[1:]] if within else []
     known = [run for run in (start, *within, end) if run is not None]
     if start is None or end is None or _fell(known):
-        return Growth(least=_grown(within), most=None, run_ns=None, bracketed=True)
+        return Growth(least=_grown(start, within), most=None, run_ns=None, bracketed=True)
     most, bracketed = end.switches - start.switches, any(run is not None for run in within)
     return Growth(
-        least=_grown(within) if bracketed else most,
+        least=_grown(start, within) if bracketed else most,
         most=most,
         run_ns=None if end.run_ns is None or start.run_ns is None else end.run_ns - start.run_ns,
         bracketed=bracketed,
@@ -103,11 +103,15 @@ def _fell(known: Sequence[ThreadRun]) -> bool:
     return any(later.switches < earlier.switches for earlier, later in pairwise(known))
 
 
-def _grown(within: Sequence[ThreadRun | None]) -> int:
-    """Growth from the first sample that has it, up to the last one before its id went to another thread."""
-    switches = [run.switches for run in within if run is not None]
-    last = next((at for at, (one, two) in enumerate(pairwise(switches)) if two < one), len(switches) - 1)
-    return switches[last] - switches[0] if switches else 0
+def _grown(start: ThreadRun | None, within: Sequence[ThreadRun | None]) -> int:
+    """Growth from the first sample that has it, up to the last one before its id went to another thread.
+
+    That may be before the first sample: what these count is not its own then.
+    """
+    known = [run.switches for run in (start, *within) if run is not None]
+    last = next((at for at, (one, two) in enumerate(pairwise(known)) if two < one), len(known) - 1)
+    its_own = known[start is not None : last + 1]
+    return its_own[-1] - its_own[0] if its_own else 0
 
 
 def runners(observation: Observation) -> tuple[Runner, ...]:
@@ -135,7 +139,7 @@ def runners(observation: Observation) -> tuple[Runner, ...]:
 def _known(observation: Observation) -> dict[ThreadKey, tuple[ThreadStatus, str, tuple[frozenset[int], ...]]]:
     """Every thread that either census names, with the CPUs it was allowed at each end."""
     found: dict[ThreadKey, tuple[ThreadStatus, str, tuple[frozenset[int], ...]]] = {}
-    for census in (observation.before.census, observation.after.census):
+    for census in observation.censuses:
         if isinstance(census, Census):
             for key, status in census.statuses.items():
                 earlier = found[key][2] if key in found else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from auditor.switches import Balance, Growth, balances, groups_of, growth_of, runners
@@ -46,7 +46,7 @@ def seen(*counts: int | None, new: bool = False, unread: int = 0) -> Observation
         ((100, None, None, None), False, Growth(least=0, most=None, run_ns=None, bracketed=True)),
         # its id went to another thread: what that one did is not its own
         ((100, 102, 108, 3, 50, 60), False, Growth(least=6, most=None, run_ns=None, bracketed=True)),
-        ((100, 3, 50, 60), False, Growth(least=47, most=None, run_ns=None, bracketed=True)),
+        ((100, 3, 50, 60), False, Growth(least=0, most=None, run_ns=None, bracketed=True)),
         # it began within
         ((None, None, 5, 9), True, Growth(least=5, most=9, run_ns=9, bracketed=True)),
         ((None, 2, 5, 9), True, Growth(least=3, most=9, run_ns=9, bracketed=True)),
@@ -220,6 +220,19 @@ def simulated(draw: st.DrawFn, tid: int) -> Simulated:
     )
 
 
+STILL = [
+    Simulated(tid=tid, own=False, allowed=cpus(1), events=(), born=0, ends=999, next_owner=()) for tid in (10, 11, 12)
+]
+HEIR = ((150, 1), (151, 1))
+"""Switches to the thread that got the id of an own one before any sample looked."""
+
+
+@example(
+    threads=(*STILL, Simulated(tid=13, own=True, allowed=AUDITED, events=(), born=0, ends=150, next_owner=HEIR)),
+    before=[90, 90, 90, 90],
+    within=[[100, 100, 100, 150], [100, 100, 100, 151]],
+    after=[400, 400, 400, 400],
+)
 @given(
     threads=st.tuples(*(simulated(tid) for tid in range(10, 14))),
     before=st.lists(st.integers(90, START), min_size=4, max_size=4),
