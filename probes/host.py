@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -82,8 +82,11 @@ def visible(name: str) -> str:
     return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
 
 
-def _follow(root: str, path: str) -> str:
-    """Where ``path`` leads for a process whose root directory is ``root``: no link and no ``..`` leaves it."""
+def follow(path: str, target_of: Callable[[list[str]], str | None]) -> list[str]:
+    """The parts of where ``path`` leads for a process in another root directory: no link and no ``..`` leaves it.
+
+    ``target_of`` gives where the link at these parts points, None where there is no link. OSError after 40 of them.
+    """
     left, done, links = path.split("/")[::-1], list[str](), 0
     while left:
         part = left.pop()
@@ -92,16 +95,27 @@ def _follow(root: str, path: str) -> str:
         if part in ("", ".", ".."):
             continue
         done.append(part)
-        try:
-            target = os.readlink(os.path.join(root, *done))
-        except OSError:
-            continue  # no link, or not there: opening it will tell
+        target = target_of(done)
+        if target is None:
+            continue
         links += 1
         if links > MAX_LINKS:
             raise OSError(errno.ELOOP, "too many links")
         del done[0 if target.startswith("/") else -1 :]
         left += target.split("/")[::-1]
-    return os.path.join(root, *done)
+    return done
+
+
+def _follow(root: str, path: str) -> str:
+    """Where ``path`` leads below ``root``."""
+
+    def target_of(parts: list[str]) -> str | None:
+        try:
+            return os.readlink(os.path.join(root, *parts))
+        except OSError:
+            return None  # no link, or not there: opening it will tell
+
+    return os.path.join(root, *follow(path, target_of))
 
 
 class TreeHost:

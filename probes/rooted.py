@@ -6,7 +6,7 @@ host that has nothing to do with it.
 
 from __future__ import annotations
 
-from probes.host import MAX_LINKS, Host, ProbeError
+from probes.host import Host, ProbeError, follow
 
 
 class RootedHost:
@@ -18,40 +18,33 @@ class RootedHost:
 
     def read(self, path: str) -> str:
         """The whole file as text."""
-        return self.host.read(follow(self.host, self.root, path))
+        return self.host.read(_below(self.host, self.root, path))
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
         host = self.host
-        return host.listdir(follow(host, self.root, path))
+        return host.listdir(_below(host, self.root, path))
 
     def readlink(self, path: str) -> str:
         """Where a symbolic link points; only links on the way to it are followed."""
         host, (parent, _, name) = self.host, path.rpartition("/")
-        return host.readlink(f"{follow(host, self.root, parent)}/{name}")
+        return host.readlink(f"{_below(host, self.root, parent)}/{name}")
 
     def mode(self, path: str) -> int:
         """Permission bits."""
-        return self.host.mode(follow(self.host, self.root, path))
+        return self.host.mode(_below(self.host, self.root, path))
 
 
-def follow(host: Host, root: str, path: str) -> str:
+def _below(host: Host, root: str, path: str) -> str:
     """Where ``path``, which begins with ``root``, leads for a process with this root. ProbeError after 40 links."""
-    left, done, links = path.removeprefix(root).split("/")[::-1], list[str](), 0
-    while left:
-        part = left.pop()
-        if part == "..":
-            del done[-1:]
-        if part in ("", ".", ".."):
-            continue
-        done.append(part)
+
+    def target_of(parts: list[str]) -> str | None:
         try:
-            target = host.readlink("/".join((root, *done)))
+            return host.readlink("/".join((root, *parts)))
         except ProbeError:
-            continue  # no link, or not there: reading it will tell
-        links += 1
-        if links > MAX_LINKS:
-            raise ProbeError(path, "too many links")
-        del done[0 if target.startswith("/") else -1 :]
-        left += target.split("/")[::-1]
-    return "/".join((root, *done))
+            return None  # no link, or not there: reading it will tell
+
+    try:
+        return "/".join((root, *follow(path.removeprefix(root), target_of)))
+    except OSError as error:
+        raise ProbeError(path, str(error.strerror)) from None
