@@ -137,7 +137,7 @@ def run(
     """Audit CPUs: measure for a window, judge, name the causes and their fixes."""
     from dataclasses import replace
 
-    from auditor.session import Options, judge, measure
+    from auditor.session import judge, measure
     from auditor.stop import Stop
     from auditor.verdict import exit_code
     from reports import format_of_suffix
@@ -147,16 +147,7 @@ def run(
     for path in outputs:
         format_of_suffix(suffix(path))
         prepare_output(path)
-    options = Options(
-        cpus=cpus,
-        window_s=parse_window(window or DEFAULT_WINDOW),
-        workload=workload,
-        own_irqs=tuple(own_irq or ()),
-        root=root,
-        load=load,
-        work=work.value if work else None,
-        force=force,
-    )
+    options = _options(cpus, window or DEFAULT_WINDOW, workload, own_irq, root, load=load, work=work, force=force)
     if from_ is None:
         with Stop() as stop:
             audit = judge(measure(options, stop, log), site)
@@ -194,22 +185,13 @@ def record(
     """Capture now, judge later: `run --from` gives the same verdict on any machine."""
     from auditor.output import OutputError, tar_gz, write_file, write_tree
     from auditor.recordings import recording_entries
-    from auditor.session import Options, interrupted, measure
+    from auditor.session import interrupted, measure
     from auditor.stop import Stop
     from probes.host import TreeHost
     from probes.record import Recorder, RecordingError, check_bounds
 
     name = check_recording(output)
-    options = Options(
-        cpus=cpus,
-        window_s=parse_window(window),
-        workload=workload,
-        own_irqs=tuple(own_irq or ()),
-        root=root,
-        load=load,
-        work=work.value if work else None,
-        force=force,
-    )
+    options = _options(cpus, window, workload, own_irq, root, load=load, work=work, force=force)
     recorder = Recorder(TreeHost(root))
     with Stop() as stop:
         measured = interrupted(measure(options, stop, log, recorder), stop)
@@ -277,6 +259,32 @@ def _policy(path: str | None) -> Policy:
     from auditor.policy_file import read_policy
 
     return Policy() if path is None else read_policy(path)
+
+
+def _options(
+    cpus: str | None,
+    window: str,
+    workload: str | None,
+    own_irq: list[str] | None,
+    root: str,
+    *,
+    load: bool,
+    work: Work | None,
+    force: bool,
+) -> Options:
+    """What `run` and `record` have in common. Raises UsageError."""
+    from auditor.session import Options
+
+    return Options(
+        cpus=cpus,
+        window_s=parse_window(window),
+        workload=workload,
+        own_irqs=tuple(own_irq or ()),
+        root=root,
+        load=load,
+        work=work.value if work else None,
+        force=force,
+    )
 
 
 def _replayed(path: str, options: Options, *, timed: bool) -> Measured:
