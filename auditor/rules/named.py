@@ -86,10 +86,18 @@ def named_runners(ctx: Context, cpu: int, *, kind: str) -> list[Named]:
     most = None if balance is None else balance.foreign_most
     found = [_named(ctx, name, how, members, cpu, most) for (name, how), members in chosen.items()]
     if kind == "bound":
-        found = [
-            replace(item, served=own_timer_runs(ctx, cpu)) if is_timer_thread(item.name) else item for item in found
-        ]
+        found = _served(ctx, cpu, found)
     return sorted(found, key=lambda item: (-item.run_ms, -item.switches, -item.sightings, item.name))
+
+
+def _served(ctx: Context, cpu: int, found: list[Named]) -> list[Named]:
+    """With the part of the timer threads that was for own sleeps: which of several let them expire is not known."""
+    least, most = own_timer_runs(ctx, cpu)
+    timers = sum(item.switches for item in found if is_timer_thread(item.name))
+    return [
+        replace(item, served=(max(0, least - (timers - item.switches)), most)) if is_timer_thread(item.name) else item
+        for item in found
+    ]
 
 
 def _kind(runner: Runner) -> str:

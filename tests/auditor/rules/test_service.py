@@ -59,6 +59,17 @@ def test_what_own_wake_ups_can_not_explain_stays_foreign() -> None:
     assert findings(ctx, "THR.KBOUND")[0].observed == 4.5
 
 
+def test_what_two_threads_may_have_done_together_excuses_neither_of_them_for_certain() -> None:
+    """Sixty own sleeps: ktimers/1 may have let all of them expire, then ksoftirqd/1 ran for others all the time."""
+    pair = [
+        Thread(tid=tid, name=name, kernel=True, switches=60) for tid, name in ((30, "ktimers/1"), (31, "ksoftirqd/1"))
+    ]
+    ctx = rt(switches={1: 180}, softirqs={"HRTIMER": {1: 60}}, rows={}, own=[Thread(switches=60)], threads=pair)
+    assert own_timer_runs(ctx, 1) == (60, 60)
+    assert [f.outcome for f in findings(ctx, "THR.KBOUND")] == [Outcome.UNKNOWN, Outcome.UNKNOWN]
+    assert only(ctx, "THR.FOREIGN").outcome is Outcome.FAIL
+
+
 @pytest.mark.parametrize(
     ("given", "interval"),
     [
