@@ -1,7 +1,8 @@
 """The instant at which CPUs and threads are compared: switches of the CPUs, between two readings of those threads.
 
 A thread that is switched to between the readings makes the balance of foreign switches an interval. So they are read
-again, a few times, until none was; what is kept are the last readings.
+again, a few times, until none was; what is kept are the last readings. Counters that are compared with own wake-ups are
+read anew in each try: a try takes long where threads are many, and what happened since would be taken for foreign.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from probes.host import Host, ProbeError
 from probes.schedstat import SchedStat, read_schedstat
-from probes.snapshot import Census, attempt
+from probes.snapshot import Census, Counters, attempt
 from probes.threads import ThreadKey, ThreadRun, is_service, read_runs, thread_irq
 
 TRIES = 16
@@ -27,19 +28,49 @@ class Between:
     schedstat: SchedStat | ProbeError
     after: Mapping[ThreadKey, ThreadRun]
 
+    @property
+    def still(self) -> bool:
+        """Whether no thread was switched to between the readings."""
+        return _switches(self.before) == _switches(self.after)
 
-def read_between(
-    host: Callable[[str], Host], phases: tuple[str, str, str], near: Sequence[ThreadKey], *, schedstat: bool
-) -> Between:
-    """Reads threads, CPUs and threads in these phases, the last threads nearest; ``host`` gives the host of a phase."""
-    first, second, third = phases
-    for _ in range(TRIES if len(near) <= FEW else 1):
-        before = read_runs(host(first), near, schedstat=schedstat)
-        sched = attempt(lambda: read_schedstat(host(second)))
-        after = read_runs(host(third), near[::-1], schedstat=schedstat)
-        if _switches(before) == _switches(after):
-            break
-    return Between(before=before, schedstat=sched, after=after)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Near:
+    """What is read together: these threads, the last of them nearest to the CPUs."""
+
+    host: Callable[[str], Host]
+    """The host of a phase."""
+    threads: Sequence[ThreadKey]
+    schedstat: bool
+    """Whether threads carry schedstat."""
+
+    @property
+    def tries(self) -> range:
+        """One for each time that they are read."""
+        return range(TRIES if len(self.threads) <= FEW else 1)
+
+    def read(self, phases: tuple[str, str, str]) -> Between:
+        """Threads, CPUs and threads, in these phases."""
+        for _ in self.tries:
+            found = self._once(phases)
+            if found.still:
+                break
+        return found
+
+    def read_behind(self, counters: Callable[[], Counters], phases: tuple[str, str, str]) -> tuple[Counters, Between]:
+        """The same, right behind what ``counters`` reads."""
+        for _ in self.tries:
+            first, found = counters(), self._once(phases)
+            if found.still:
+                break
+        return first, found
+
+    def _once(self, phases: tuple[str, str, str]) -> Between:
+        first, second, third = phases
+        before = read_runs(self.host(first), self.threads, schedstat=self.schedstat)
+        sched = attempt(lambda: read_schedstat(self.host(second)))
+        after = read_runs(self.host(third), self.threads[::-1], schedstat=self.schedstat)
+        return Between(before=before, schedstat=sched, after=after)
 
 
 def _switches(runs: Mapping[ThreadKey, ThreadRun]) -> dict[ThreadKey, int]:

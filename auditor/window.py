@@ -13,12 +13,13 @@ from itertools import chain, islice
 from typing import Protocol
 
 from auditor.irq_names import check_named
-from auditor.near import Between, kernel_threads, read_between
+from auditor.near import Between, Near, kernel_threads
 from auditor.own import OwnRule
 from auditor.targets import Targets
 from probes.host import Host, ProbeError
 from probes.snapshot import (
     Census,
+    Counters,
     Facts,
     Sample,
     Snapshot,
@@ -91,12 +92,17 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     balancers, own_io = read_balancers(host, census), read_task_ios(host, {key.pid for key in mine})
     limits = read_limits(host, mine)
     others = _others(host, near, schedstat=schedstat)
-    # The clock is read when the other threads have been: thousands of them take longer than the counters do.
-    counters = read_counters(host, targets.counted, timeline.now_ns("t0"), schedstat=NOT_YET)
-    check_named(own.irqs, counters.interrupts)
     steps = timeline.samples()
     first = list(islice(steps, 1))
-    start = read_between(timeline.host, ("t0", "t0", first[0][0] if first else "t0"), near, schedstat=schedstat)
+
+    # The clock is read when the other threads have been: thousands of them take longer than the counters do.
+    def counted() -> Counters:
+        return read_counters(timeline.host("t0"), targets.counted, timeline.now_ns("t0"), schedstat=NOT_YET)
+
+    phases = ("t0", "t0", first[0][0] if first else "t0")
+    together = Near(host=timeline.host, threads=near, schedstat=schedstat)
+    counters, start = together.read_behind(counted, phases)
+    check_named(own.irqs, counters.interrupts)
     before = Snapshot(
         config=config,
         census=census,
@@ -160,7 +166,7 @@ def _close(
     """The far end: the CPUs' switches first, with the threads near them right before and after; at last no hurry."""
     host, now_ns = timeline.host("t1"), timeline.now_ns("t1")
     last = next(reversed(samples), "t1")
-    end = read_between(timeline.host, (last, "t1", "t1"), near, schedstat=schedstat)
+    end = Near(host=timeline.host, threads=near, schedstat=schedstat).read((last, "t1", "t1"))
     if last in samples:
         samples[last] = replace(samples[last], runs={**samples[last].runs, **end.before})
     counters = read_counters(host, cpus, now_ns, schedstat=end.schedstat)
@@ -193,6 +199,7 @@ class LiveTimeline:
     on_phase: Callable[[str], None] = nothing
     on_time: Callable[[str], None] = nothing
     interrupted: bool = False
+    _started_ns: int = 0
 
     @property
     def period_s(self) -> float:
@@ -205,19 +212,21 @@ class LiveTimeline:
         return self.live
 
     def now_ns(self, phase: str) -> int:
-        """Now; ``on_time`` lets a meter take its reading."""
+        """Now; ``on_time`` lets a meter take its reading. The window begins with the last one of t0."""
         self.on_time(phase)
-        return self.clock_ns()
+        now_ns = self.clock_ns()
+        if phase == "t0":
+            self._started_ns = now_ns
+        return now_ns
 
     def samples(self) -> Iterator[tuple[str, bool]]:
         """One right after t0 and one right before t1 bracket the counters; one a second between."""
-        end_ns = self.clock_ns() + int(self.window_s * 1e9)
-        number = 1
-        while True:
-            left_s = (end_ns - self.clock_ns()) / 1e9
-            last = left_s <= 0 or self.interrupted
+        number, last = 1, self.interrupted
+        yield f"samples/{number:04d}", last
+        while not last:
+            self.interrupted = self.wait(min(self.period_s, max(0.0, self._left_s())))
+            number, last = number + 1, self.interrupted or self._left_s() <= 0
             yield f"samples/{number:04d}", last
-            if last:
-                return
-            self.interrupted = self.wait(min(self.period_s, max(0.0, (end_ns - self.clock_ns()) / 1e9)))
-            number += 1
+
+    def _left_s(self) -> float:
+        return self.window_s - (self.clock_ns() - self._started_ns) / 1e9

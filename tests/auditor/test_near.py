@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
 
-from auditor.near import FEW, TRIES, kernel_threads, read_between
+from auditor.near import FEW, TRIES, Between, Near, kernel_threads
 from probes.host import DictHost, Host, ProbeError
+from probes.snapshot import Counters, read_counters
 from probes.threads import ThreadKey
 from tests.auditor.build import Thread, cpus, gone, observation
 
@@ -31,9 +32,13 @@ class Phases:
         return DictHost({PATH: f"1 0 {next(self._next)}\n"})
 
 
+def read(host: Callable[[str], Host], keys: list[ThreadKey], *, schedstat: bool) -> Between:
+    return Near(host=host, threads=keys, schedstat=schedstat).read(("a", "cpus", "b"))
+
+
 def test_once_where_nothing_moved() -> None:
     phases = Phases(5, 5)
-    found = read_between(phases.host, ("a", "cpus", "b"), [KEY], schedstat=True)
+    found = read(phases.host, [KEY], schedstat=True)
     assert (found.before[KEY].switches, found.after[KEY].switches) == (5, 5)
     assert phases.phases == ["a", "cpus", "b"]
     assert not isinstance(found.schedstat, ProbeError)
@@ -41,23 +46,37 @@ def test_once_where_nothing_moved() -> None:
 
 def test_again_until_nothing_moves_and_the_last_readings_are_kept() -> None:
     phases = Phases(5, 6, 6, 8, 8)
-    found = read_between(phases.host, ("a", "cpus", "b"), [KEY], schedstat=True)
+    found = read(phases.host, [KEY], schedstat=True)
     assert (found.before[KEY].switches, found.after[KEY].switches) == (8, 8)
     assert phases.phases == ["a", "cpus", "b"] * 3
     assert not isinstance(found.schedstat, ProbeError)
     assert found.schedstat.cpus[0].switches == 8
 
 
+def test_other_counters_are_read_anew_right_before_the_last_readings() -> None:
+    phases, empty = Phases(5, 6, 6, 6), DictHost({})
+
+    def counters() -> Counters:
+        phases.phases.append("counters")
+        return read_counters(empty, [], len(phases.phases))
+
+    near = Near(host=phases.host, threads=[KEY], schedstat=True)
+    first, found = near.read_behind(counters, ("a", "cpus", "b"))
+    assert phases.phases == ["counters", "a", "cpus", "b"] * 2
+    assert first.taken_ns == 5
+    assert found.before[KEY].switches == 6
+
+
 def test_a_thread_that_never_rests_is_an_interval() -> None:
     phases = Phases(*range(100))
-    found = read_between(phases.host, ("a", "cpus", "b"), [KEY], schedstat=True)
+    found = read(phases.host, [KEY], schedstat=True)
     assert found.after[KEY].switches - found.before[KEY].switches == 1
     assert len(phases.phases) == 3 * TRIES
 
 
 def test_many_threads_are_read_once() -> None:
     phases, keys = Phases(*range(2000)), [ThreadKey(pid=7, tid=7) for _ in range(FEW + 1)]
-    read_between(phases.host, ("a", "cpus", "b"), keys, schedstat=True)
+    read(phases.host, keys, schedstat=True)
     assert phases.phases == ["a", "cpus", "b"]
 
 
@@ -70,7 +89,7 @@ def test_the_last_of_them_are_read_nearest_to_the_cpus() -> None:
             return super().read(path)
 
     keys = [ThreadKey(pid=tid, tid=tid) for tid in (1, 2)]
-    read_between(lambda _: Logged({}), ("a", "b", "c"), keys, schedstat=True)
+    read(lambda _: Logged({}), keys, schedstat=True)
     one, two = (f"{key.path}/schedstat" for key in keys)
     assert log == [one, two, "proc/schedstat", two, one]
 
@@ -100,5 +119,5 @@ def test_whom_of_the_kernel_it_takes() -> None:
 @pytest.mark.parametrize("schedstat", [True, False])
 def test_without_threads_the_cpus_are_read_once(schedstat: bool) -> None:
     phases = Phases(1)
-    found = read_between(phases.host, ("a", "cpus", "b"), [], schedstat=schedstat)
+    found = read(phases.host, [], schedstat=schedstat)
     assert (found.before, found.after, phases.phases) == ({}, {}, ["a", "cpus", "b"])
