@@ -17,7 +17,7 @@ from probes.delta import Delta
 from probes.host import ProbeError
 from probes.irq_affinity import IrqAffinities, IrqAffinity, feeds_from_its_cpus, is_managed
 from probes.snapshot import Census, Snapshot
-from probes.threads import ThreadKey, is_service, thread_irq
+from probes.threads import ThreadKey, feeds_nothing, thread_irq
 
 
 class Claim(str, Enum):
@@ -108,21 +108,21 @@ def submitted(
 ) -> list[OwnIrq]:
     """The queues that only own threads can have fed: no one else was switched to on any CPU that feeds them.
 
-    But for the threads of these queues (the balance counts them as own), and services of the CPU.
+    But for the threads of these queues (the balance counts them as own), and those that feed no queue.
     """
     if not observation.everyone_seen or isinstance(balances, ProbeError) or own_io(observation, own) is False:
         return []
     everyone = list(runners)
     alone: set[int] = set()
     for balance in balances:
-        if balance.foreign_most <= _services(balance, everyone) and _only_own(balance, everyone, own):
+        if balance.foreign_most <= _feeding_nothing(balance, everyone) and _only_own(balance, everyone, own):
             alone |= set(balance.cpus)
     return [queue for queue in queues if fed_only_by(observation, queue.irq, queue.name, alone)]
 
 
-def _services(balance: Balance, runners: Iterable[Runner]) -> int:
+def _feeding_nothing(balance: Balance, runners: Iterable[Runner]) -> int:
     """Switches to threads that submit nothing, beyond doubt."""
-    here = [runner for runner in runners if is_service(runner.status) and runner.allowed <= set(balance.cpus)]
+    here = [runner for runner in runners if feeds_nothing(runner.status) and runner.allowed <= set(balance.cpus)]
     return sum(runner.growth.least for runner in here if runner.growth.bracketed)
 
 

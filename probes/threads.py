@@ -26,6 +26,7 @@ MAX_THREADS = 400_000
 KTHREADD = 2
 _ID = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 _SERVICE = re.compile(r"(?:ktimers|ksoftirqd|rcuc|irq_work|migration)/[0-9]{1,6}", re.ASCII)
+_FEEDS_NOTHING = re.compile(r"kworker/[0-9]{1,6}:[0-9]{1,6}H?(?:[-+]kblockd)?", re.ASCII)
 _IRQ_THREAD = re.compile(r"irq/([0-9]{1,6})-", re.ASCII)
 
 
@@ -75,6 +76,16 @@ def is_service(status: ThreadStatus) -> bool:
     No such thread is anyone's, and none submits I/O of its own accord.
     """
     return status.kernel and len(status.allowed) == 1 and _SERVICE.fullmatch(status.name) is not None
+
+
+def feeds_nothing(status: ThreadStatus) -> bool:
+    """Whether it brings a CPU's managed queues no I/O but what was submitted on that CPU.
+
+    Services do not, nor does kblockd: a request keeps the queue that its submitter's CPU gave it (block/blk-mq.c).
+    A worker bears the name of whom it worked for last, one without has not worked yet (wq_worker_comm(), since 4.18).
+    """
+    worker = status.kernel and len(status.allowed) == 1 and _FEEDS_NOTHING.fullmatch(status.name) is not None
+    return worker or is_service(status)
 
 
 def list_threads(host: Host) -> list[ThreadKey]:

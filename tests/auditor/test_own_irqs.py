@@ -88,8 +88,20 @@ def test_services_of_the_cpu_submit_nothing() -> None:
     timers = Thread(tid=61, name="ktimers/1", kernel=True, switches=9)
     assert 40 in own(reading(threads=[HANDLER, timers], switches={1: 309}))
     assert own(reading(threads=[HANDLER, timers], switches={1: 310})) == {}
-    worker = Thread(tid=61, name="kworker/1:1H-kblockd", kernel=True, switches=9)
-    assert own(reading(threads=[HANDLER, worker], switches={1: 309})) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "feeds"),
+    [
+        ("kworker/1:1H-kblockd", False),
+        ("kworker/1:1H", False),
+        ("kworker/1:1H-xfs-log/vda", True),
+        ("kworker/1:0-events", True),
+    ],
+)
+def test_kblockd_hands_on_what_was_submitted_here(name: str, feeds: bool) -> None:
+    worker = Thread(tid=61, name=name, kernel=True, switches=9)
+    assert (own(reading(threads=[HANDLER, worker], switches={1: 309})) == {}) is feeds
 
 
 def test_unknown_accounting_is_no_argument_against_the_switches() -> None:

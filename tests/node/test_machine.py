@@ -23,7 +23,7 @@ def test_whole_argv_of_a_plain_machine() -> None:
         "qemu-system-x86_64 -machine q35,usb=off -nodefaults -no-user-config -display none -no-reboot"
         " -accel tcg,thread=multi,tb-size=512 -cpu max -smp 6 -m 2048M"
         " -kernel /k/vmlinuz -initrd /k/initramfs -append console=ttyS0 quiet loglevel=4 panic=-1 oops=panic"
-        " lpj=12000000 maxcpus=1"
+        " lpj=12000000 mitigations=off cryptomgr.notests maxcpus=1"
         " -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"
         " -device virtio-9p-pci,fsdev=root,mount_tag=root"
         " -fsdev local,id=job,path=/jobs/a,security_model=none -device virtio-9p-pci,fsdev=job,mount_tag=job"

@@ -19,6 +19,7 @@ from probes.threads import (
     ThreadKey,
     ThreadRun,
     ThreadStatus,
+    feeds_nothing,
     has_schedstat,
     is_service,
     list_threads,
@@ -360,3 +361,21 @@ def test_the_interrupt_of_a_thread(name: str, kernel: bool, irq: int | None) -> 
 )
 def test_services_of_a_cpu(name: str, allowed: str, kernel: bool, service: bool) -> None:
     assert is_service(replace(parse_status(status(name=name, allowed=allowed)), kernel=kernel)) is service
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "kernel", "nothing"),
+    [
+        ("kworker/1:1H-kblockd", "1", True, True),
+        ("kworker/1:1H+kblockd", "1", True, True),
+        ("kworker/1:0", "1", True, True),
+        ("ktimers/1", "1", True, True),
+        ("kworker/1:1H-kblockd", "0-1", True, False),
+        ("kworker/1:1H-kblockd", "1", False, False),
+        ("kworker/u8:1", "1", True, False),
+        ("kworker/1:1H-kblockd2", "1", True, False),
+        ("kworker/1:0-events", "1", True, False),
+    ],
+)
+def test_who_feeds_no_queue(name: str, allowed: str, kernel: bool, nothing: bool) -> None:
+    assert feeds_nothing(replace(parse_status(status(name=name, allowed=allowed)), kernel=kernel)) is nothing

@@ -19,7 +19,12 @@ from typing import Any
 HOUSEKEEPING = {0, 2}
 RUN_DIRECTORY = Path("/run/cpu-audit")
 PLACES = (RUN_DIRECTORY, Path("/scratch"), Path("/dev/shm"), Path("/run/tmp"))
-SIGNALS = ("SIGINT", "SIGTERM", "SIGKILL")
+KILLS = {
+    "SIGINT": ("start", "window"),
+    "SIGTERM": ("load", "end"),
+    "SIGKILL": ("load", "window", "end"),
+}
+"""Both polite signals have one handler; before its first child the tool has nothing that could be left."""
 MOMENTS = {"start": 2.0, "load": 3.0, "window": 3.0, "end": 1.0}
 """After which event, and at most how many seconds later."""
 CHILDREN = 3
@@ -155,8 +160,8 @@ def main(out: str, seed: int) -> None:
     time.sleep(1)
     facts: dict[str, Any] = {"seed": seed, "others_before": others(), "next": {"first": next_run(out, "first")}}
     kills = {}
-    for signal_name in SIGNALS:
-        for moment in MOMENTS:
+    for signal_name, moments in KILLS.items():
+        for moment in moments:
             name = f"{signal_name}-{moment}"
             kills[name] = kill(out, seed, name, signal.Signals[signal_name], moment)
             if signal_name == "SIGKILL":
