@@ -38,7 +38,9 @@ class Loop:
     def run(self, job: Path) -> NodeResult:
         plain = self._boot("plain", "", [loaded("plain")], job)
         line = judged(plain, "plain").document["boot_line"]
-        isolated = self._boot("isolated", f"{line} {TSC}", [loaded("idle"), loaded("spin", "--work", "spin")], job)
+        isolated = self._boot(
+            "isolated", f"{line} {TSC}", [loaded("idle"), audit("spin", "--work", "spin", cpus=AUDITED)], job
+        )
         for file in plain.out.iterdir():
             file.rename(isolated.out / file.name)
         return replace(isolated, deaths=plain.deaths + isolated.deaths)
