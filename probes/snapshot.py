@@ -18,6 +18,8 @@ from probes.irqbalance import NAME as IRQBALANCE
 from probes.irqbalance import Irqbalance, read_irqbalance
 from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
+from probes.kubelet import Kubelet
+from probes.pod_cgroups import PodCgroups
 from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
@@ -116,6 +118,15 @@ class OwnLimits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Kubernetes:
+    """The kubelets of this kernel and the cgroups of their containers."""
+
+    kubelets: tuple[Kubelet, ...] = ()
+    cgroups: PodCgroups | ProbeError = field(default_factory=PodCgroups)
+    """Of all kubelets together; not looked for where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
     """One end of the window."""
 
@@ -128,6 +139,7 @@ class Snapshot:
     """Block I/O of the own processes; read outside of what the counters span."""
     irqbalance: tuple[Irqbalance, ...] = ()
     """Every process of that name."""
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
 
 
 def attempt(read: Callable[[], T]) -> T | ProbeError:

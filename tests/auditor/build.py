@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -22,6 +23,7 @@ from auditor.window import Observation
 from probes.cgroup_cpu import CgroupCpu, CpuGroup, levels
 from probes.cgroup_cpu_text import CpuLimit, Throttling
 from probes.cmdline import parse_cmdline
+from probes.cpu_manager_state import parse_cpu_manager_state
 from probes.cpu_timers import CpuTimers
 from probes.cpuidle import CpuIdle, IdleState
 from probes.cpulist import format_cpulist
@@ -33,9 +35,12 @@ from probes.irq_affinity import IrqAffinities, IrqAffinity
 from probes.irqbalance import Irqbalance
 from probes.isolation import Isolation, Partition
 from probes.kernel import Kernel
+from probes.kubelet import Kubelet
+from probes.kubelet_config import parse_kubelet_config
+from probes.pod_cgroups import PodCgroup, PodCgroups
 from probes.rps import Rps
 from probes.schedstat import CpuSched, SchedStat
-from probes.snapshot import Census, Config, Counters, Facts, OwnLimits, Sample, Snapshot
+from probes.snapshot import Census, Config, Counters, Facts, Kubernetes, OwnLimits, Sample, Snapshot
 from probes.softirqs import Softirqs
 from probes.task_io import TaskIo
 from probes.threads import ThreadKey, ThreadRun, ThreadStatus
@@ -194,6 +199,7 @@ def observation(
     timers: Mapping[int, CpuTimers] | None = None,
     siblings: Mapping[int, frozenset[int]] | None = None,
     workqueues: Workqueues | ProbeError | None = None,
+    kubernetes: Kubernetes | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -226,7 +232,15 @@ def observation(
         census = _census(people, after=after, schedstat=schedstat)
         own_io = {pid: _task_io(ends[after]) for pid, ends in (io or {}).items()}
         ends.append(
-            Snapshot(config=config, census=census, runs=runs, counters=counters, own_io=own_io, irqbalance=balancers)
+            Snapshot(
+                config=config,
+                census=census,
+                runs=runs,
+                counters=counters,
+                own_io=own_io,
+                irqbalance=balancers,
+                kubernetes=kubernetes or Kubernetes(),
+            )
         )
     before, after_ = ends
     rule = own_rule or OwnRule(audited=audited_set)
@@ -312,6 +326,45 @@ def only(ctx: Context, rule: str) -> Finding:
 def outcomes(ctx: Context, rule: str) -> list[Outcome]:
     """Outcomes of a rule, in the order of its findings."""
     return [finding.outcome for finding in findings(ctx, rule)]
+
+
+POD = "0aa1d6f2-0000-4000-8000-000000000001"
+CONTAINER_ID = "a" * 64
+
+
+def kubelet(
+    config: str | ProbeError = "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n",
+    state: str | ProbeError | None = None,
+    **given: Any,
+) -> Kubelet:
+    """A kubelet of texts: its configuration, and its state (default: CPU 1 is that of container app of POD)."""
+    text = state or json.dumps({"policyName": "static", "defaultCpuSet": "0", "entries": {POD: {"app": "1"}}})
+    values: dict[str, Any] = {"pid": 900, "root": "", "flags_seen": True, **given}
+    return Kubelet(
+        state_path="var/lib/kubelet/cpu_manager_state",
+        config=config if isinstance(config, ProbeError) else parse_kubelet_config(config),
+        state=text if isinstance(text, ProbeError) else parse_cpu_manager_state(text),
+        **values,
+    )
+
+
+def pod_cgroup(on: frozenset[int] | ProbeError = frozenset({1}), **given: Any) -> PodCgroup:
+    """A leaf cgroup: that of container app of POD, on CPU 1, unless something else is given."""
+    values: dict[str, Any] = {"pod": POD, "container_id": CONTAINER_ID, "name": "app", "effective": on, **given}
+    values.setdefault("path", f"sys/fs/cgroup/kubepods/pod{values['pod']}/{values['container_id']}")
+    return PodCgroup(cpus=on, **values)
+
+
+def node(
+    *kubelets: Kubelet, containers: Iterable[PodCgroup] | ProbeError | None = None, cut: bool = False
+) -> Kubernetes:
+    """``context(kubernetes=node())``: one kubelet with one container that is pinned to CPU 1, live."""
+    found = kubelets or (kubelet(),)
+    if isinstance(containers, ProbeError):
+        return Kubernetes(kubelets=found, cgroups=containers)
+    leaves = (pod_cgroup(),) if containers is None else tuple(containers)
+    cgroups = PodCgroups(containers=leaves, pods={POD: ("default", "bench")}, cut=cut)
+    return Kubernetes(kubelets=found, cgroups=cgroups)
 
 
 def queues(mask: frozenset[int], **given: Any) -> Workqueues:
