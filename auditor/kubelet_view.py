@@ -130,24 +130,28 @@ def _leaf(entry: Assignment, everyone: list[Assignment], cgroups: PodCgroups) ->
         here = [item for item in cgroups.containers if item.pod == entry.pod]
     if not here:
         return None, Pinning.UNKNOWN if cgroups.cut else Pinning.STALE
-    named = here if not entry.pod else [item for item in here if item.name == entry.container]
+    named = [item for item in here if item.name == entry.container or not entry.pod]
     if named:
-        return named[-1], _compared(entry, named[-1])
+        return named[-1], _compared(entry, named)
     unnamed = [item for item in here if item.name is None]
-    same = [item for item in unnamed if item.cpus == entry.cpus]
-    if same:
+    if same := [item for item in unnamed if _has(item, entry)]:
         return same[0], Pinning.LIVE
-    if any(isinstance(item.cpus, ProbeError) for item in unnamed):
-        return None, Pinning.UNKNOWN
+    known = len(unnamed) < len(here)  # then those without a name are sandboxes
     taken = [other.cpus for other in everyone if other.pod == entry.pod]
     strange = [item for item in unnamed if item.cpus and item.cpus not in taken]
-    return None, Pinning.UNKNOWN if strange else Pinning.ENDED
+    return None, Pinning.UNKNOWN if strange and not known else Pinning.ENDED
 
 
-def _compared(entry: Assignment, leaf: PodCgroup) -> Pinning:
-    if isinstance(leaf.cpus, ProbeError):
+def _compared(entry: Assignment, leaves: list[PodCgroup]) -> Pinning:
+    """A container that was started again may be there twice for a moment: both must have what the entry says."""
+    if any(isinstance(leaf.cpus, ProbeError) for leaf in leaves):
         return Pinning.UNKNOWN
-    return Pinning.LIVE if leaf.cpus == entry.cpus else Pinning.CONTRADICTED
+    return Pinning.LIVE if all(_has(leaf, entry) for leaf in leaves) else Pinning.CONTRADICTED
+
+
+def _has(leaf: PodCgroup, entry: Assignment) -> bool:
+    """Whether a cpuset is what the entry says, and so is what is left of it below its ancestors."""
+    return leaf.cpus == entry.cpus and (isinstance(leaf.effective, ProbeError) or leaf.effective == entry.cpus)
 
 
 def _container(

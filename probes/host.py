@@ -195,7 +195,7 @@ class DictHost:
         self.links = dict(links or {})
         self.modes = dict(modes or {})
         self._children: dict[str, set[str]] = {}
-        for path in (*self.files, *self.links):
+        for path in (*self.files, *self.links, *self.modes):
             self._add_parents(path)
 
     def _add_parents(self, path: str) -> None:
@@ -217,7 +217,7 @@ class DictHost:
         return content
 
     def listdir(self, path: str) -> list[str]:
-        """Names below a path, as the paths of files and links imply them; an error given for the path is raised."""
+        """Names below a path, as all known paths imply them; an error given for the path is raised."""
         path = path.strip("/")
         failed = self.files.get(path)
         if isinstance(failed, ProbeError):

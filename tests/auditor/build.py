@@ -330,10 +330,15 @@ def outcomes(ctx: Context, rule: str) -> list[Outcome]:
 
 POD = "0aa1d6f2-0000-4000-8000-000000000001"
 CONTAINER_ID = "a" * 64
+KUBELET_CONFIG = """kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: '0'
+"""
 
 
 def kubelet(
-    config: str | ProbeError = "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n",
+    config: str
+    | ProbeError = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\ncpuManagerPolicy: static\nreservedSystemCPUs: '0'\n",
     state: str | ProbeError | None = None,
     **given: Any,
 ) -> Kubelet:
