@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from auditor.kubelet_view import KubeletView, join
+from auditor.kubelet_view import KubeletView, views
 from auditor.model import Regime
 from auditor.own import OwnRule
 from auditor.own_irqs import Claim, OwnIrq, allowances, declared, fed_here, own_io, submitted
@@ -21,7 +21,7 @@ from probes.host import ProbeError
 from probes.interrupts import InterruptKind
 from probes.isolation_params import Requested
 from probes.kernel_version import KernelVersion, parse_kernel_version
-from probes.snapshot import Census, Snapshot
+from probes.snapshot import Census
 from probes.threads import ThreadKey
 
 IDLE_BUSY = 0.01
@@ -202,12 +202,8 @@ def prepare(
         version=version,
         requested=interpret(observation.facts, observation.after.config, version),
         quotas=quotas(observation, own),
-        kubelets=_kubelets(observation.after),
+        kubelets=views(observation.after.kubernetes, observation.after.config.online),
     )
-
-
-def _kubelets(end: Snapshot) -> tuple[KubeletView, ...]:
-    return tuple(join(kubelet, end.kubernetes.cgroups, end.config.online) for kubelet in end.kubernetes.kubelets)
 
 
 def _version(release: str) -> KernelVersion | None:

@@ -60,8 +60,31 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/sys/devices/virtual/workqueue/cpumask", queues, "where unbound kernel work may run is unknown"
     yield "/sys/devices/system/cpu/cpu*/topology", _cores(ctx), "which CPUs share a core is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
+    yield from _kubelets(ctx)
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
+
+
+def _kubelets(ctx: Context) -> Iterator[tuple[str, object, str]]:
+    """Of every kubelet; nothing where there is none."""
+    for view in ctx.kubelets:
+        kubelet = view.kubelet
+        where = "installed files" if kubelet.pid is None else f"PID {kubelet.pid}"
+        yield f"kubelet configuration ({where})", kubelet.config, "what the kubelet is told to do is unknown"
+        yield f"/{kubelet.state_path}", kubelet.state, "to whom the kubelet gave CPUs is unknown"
+    if ctx.kubelets:
+        costs = "whether containers have the CPUs that the kubelet gave them is unknown"
+        yield "/sys/fs/cgroup cpusets of pods", _pods(ctx), costs
+
+
+def _pods(ctx: Context) -> object:
+    """One cgroup that can't be read leaves its container undecided."""
+    found = ctx.observation.after.kubernetes.cgroups
+    if isinstance(found, ProbeError):
+        return found
+    if found.cut:
+        return ProbeError("sys/fs/cgroup", "not all cgroups of pods may have been found")
+    return next((item.cpus for item in found.containers if isinstance(item.cpus, ProbeError)), found)
 
 
 def _own_io(ctx: Context) -> object:

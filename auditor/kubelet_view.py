@@ -14,6 +14,7 @@ from probes.cpu_manager_state import Assignment, CpuManagerState
 from probes.host import ProbeError
 from probes.kubelet import Kubelet
 from probes.pod_cgroups import PodCgroup, PodCgroups
+from probes.snapshot import Kubernetes
 
 
 class Pinning(str, Enum):
@@ -108,6 +109,11 @@ def join(
         containers=cgroups if isinstance(cgroups, ProbeError) else cgroups.containers,
         state_age_s=state_age_s,
     )
+
+
+def views(kubernetes: Kubernetes, online: frozenset[int] | ProbeError) -> tuple[KubeletView, ...]:
+    """Every kubelet of one end of the window."""
+    return tuple(join(kubelet, kubernetes.cgroups, online) for kubelet in kubernetes.kubelets)
 
 
 def _joined(entries: Iterable[Assignment], cgroups: PodCgroups | ProbeError) -> tuple[ExclusiveContainer, ...]:

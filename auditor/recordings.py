@@ -13,13 +13,11 @@ from auditor.model import Overhead
 from auditor.overhead import NOT_MEASURED
 from auditor.own import OwnRule
 from auditor.replay import ReplayTimeline
-from auditor.session import Measured
-from auditor.targets import choose
+from auditor.session import Measured, targets_of
 from auditor.window import Observation, observe
 from probes.cpulist import format_cpulist
 from probes.delta import diff
 from probes.host import ProbeError
-from probes.isolation import read_isolation
 from probes.record import (
     SCHEMA,
     Recorder,
@@ -31,7 +29,6 @@ from probes.record import (
     load_recording,
 )
 from probes.snapshot import read_facts
-from probes.topology import read_topology
 
 MAX_TIMER_HZ = 1_000_000
 
@@ -81,7 +78,7 @@ def replay(
     timeline = ReplayTimeline(recording=recording, window_s=window_s)
     host = timeline.host("t0")
     try:
-        targets = choose(read_topology(host), read_isolation(host), cpus or recording.text("cpus") or None)
+        targets = targets_of(host, cpus or recording.text("cpus") or None)
         facts = read_facts(host, arch=recording.text("arch"))
     except ProbeError as error:
         raise UsageError(f"--from {path}: {error}: the CPUs of this host can't be told") from None

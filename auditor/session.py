@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from auditor.audit import RunFacts, audit
 from auditor.context import prepare
 from auditor.errors import Interrupted, ResourceError, UsageError
+from auditor.kubelet_view import views
 from auditor.model import Audit
 from auditor.overhead import Meter, pin, self_check
 from auditor.own import OwnRule, describe
@@ -29,7 +30,7 @@ from probes.cpustat import read_cpustat
 from probes.host import Host, ProbeError, TreeHost
 from probes.isolation import read_isolation
 from probes.record import Recorder
-from probes.snapshot import Facts, attempt, read_census, read_facts
+from probes.snapshot import Facts, attempt, read_census, read_facts, read_kubernetes
 from probes.topology import read_topology
 
 SETTLE_S = 2.0
@@ -70,7 +71,7 @@ def measure(options: Options, stop: Stop, log: Callable[[str], None], recorder: 
     pin_early(options.cpus)
     host: Host = recorder or TreeHost(options.root)
     try:
-        targets = choose(read_topology(host), read_isolation(host), options.cpus)
+        targets = targets_of(host, options.cpus)
         take_seat(targets)
         facts = read_facts(host, arch=os.uname().machine)
     except ProbeError as error:
@@ -96,6 +97,15 @@ def measure(options: Options, stop: Stop, log: Callable[[str], None], recorder: 
     except ToolError as error:
         go_on(stop)  # the signal may have been for the children too
         raise ResourceError(str(error)) from None
+
+
+def targets_of(host: Host, cpus: str | None) -> Targets:
+    """The CPUs that are asked for; only where none are, the kubelets are asked. Raises UsageError or ProbeError."""
+    topology, isolation = read_topology(host), read_isolation(host)
+    if cpus is not None:
+        return choose(topology, isolation, cpus)
+    kubernetes = read_kubernetes(host, attempt(lambda: read_census(host)))
+    return choose(topology, isolation, None, views(kubernetes, topology.online))
 
 
 def go_on(stop: Stop) -> None:

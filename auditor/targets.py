@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from auditor.errors import UsageError
+from auditor.kubelet_choice import kubelet_choice
+from auditor.kubelet_view import KubeletView
 from probes.cpulist import format_cpulist, parse_cpulist
 from probes.host import ProbeError
 from probes.isolation import Isolation
@@ -36,9 +39,16 @@ class Targets:
         return self.roam - self.siblings or self.roam
 
 
-def choose(topology: Topology, isolation: Isolation, asked: str | None) -> Targets:
-    """``asked`` is the text of --cpus. Raises UsageError where no CPU or no housekeeping CPU is left."""
-    audited, chosen_by = (parse_asked(asked), "--cpus") if asked is not None else _isolated(topology, isolation)
+def choose(
+    topology: Topology, isolation: Isolation, asked: str | None, kubelets: Sequence[KubeletView] = ()
+) -> Targets:
+    """``asked`` is the text of --cpus. Raises UsageError where no CPU or no housekeeping CPU is left.
+
+    Without it: what a kubelet gave away exclusively and leaf cpusets confirm, else what the kernel isolates.
+    """
+    audited, chosen_by = (
+        (parse_asked(asked), "--cpus") if asked is not None else _default(topology, isolation, kubelets)
+    )
     online = format_cpulist(topology.online)
     if offline := audited - topology.online:
         raise UsageError(f"CPU {format_cpulist(offline)} is not online (online: {online}); choose others with --cpus")
@@ -75,9 +85,13 @@ def parse_asked(text: str) -> frozenset[int]:
     return cpus
 
 
-def _isolated(topology: Topology, isolation: Isolation) -> tuple[frozenset[int], str]:
+def _default(topology: Topology, isolation: Isolation, kubelets: Sequence[KubeletView]) -> tuple[frozenset[int], str]:
+    choice = kubelet_choice(kubelets)
+    if choice.cpus:
+        return choice.cpus, "; ".join((choice.whose, *choice.notes))
     boot = frozenset() if isinstance(isolation.boot, ProbeError) else isolation.boot
     cpus = (boot | isolation.partitioned()) & topology.online
     if not cpus:
-        raise UsageError("the kernel isolates no CPU here: say which ones are meant to be exclusive, as in --cpus 1,5")
-    return cpus, "isolated by the kernel"
+        reason = "; ".join(("the kernel isolates no CPU here, and no kubelet gave any away", *choice.notes))
+        raise UsageError(f"{reason}: say which ones are meant to be exclusive, as in --cpus 1,5")
+    return cpus, "; ".join(("isolated by the kernel", *choice.notes))

@@ -29,6 +29,7 @@ from probes.snapshot import (
     read_census,
     read_config,
     read_counters,
+    read_kubernetes,
     read_limits,
     read_sample,
 )
@@ -90,7 +91,7 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     near = [*sorted(kernel_threads(census, targets.audited) - mine), *sorted(mine)]
     schedstat = isinstance(census, Census) and census.schedstat
     balancers, own_io = read_balancers(host, census), read_task_ios(host, {key.pid for key in mine})
-    limits = read_limits(host, mine)
+    limits, kubernetes = read_limits(host, mine), read_kubernetes(host, census)
     others = _others(host, near, schedstat=schedstat)
     steps = timeline.samples()
     first = list(islice(steps, 1))
@@ -111,6 +112,7 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
         own_io=own_io,
         irqbalance=balancers,
         limits=limits,
+        kubernetes=kubernetes,
     )
     samples = dict(_samples(timeline, chain(first, steps), start, before.runs, near, schedstat=schedstat))
     after = _close(timeline, targets.counted, before, samples, near, own, schedstat=schedstat)
@@ -180,6 +182,7 @@ def _close(
         config=read_config(host),
         own_io=read_task_ios(host, mine),
         irqbalance=read_balancers(host, census),
+        kubernetes=read_kubernetes(host, census),
     )
 
 

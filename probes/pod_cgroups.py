@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from probes.cgroup_cpu import INITIAL_NAMESPACE, NAMESPACE
 from probes.cpulist import parse_cpulist
-from probes.host import Host, ProbeError, SourceState
+from probes.host import Host, ProbeError, SourceState, visible
 from probes.isolation import cgroup2_root
 from probes.rooted import RootedHost
 
@@ -174,7 +174,7 @@ def _read(host: Host, leaf: tuple[str, str, str], effective: str, names: _Names)
         pod=pod,
         container_id=identity,
         name=names.containers[identity][2] if identity in names.containers else None,
-        path=directory,
+        path=visible(directory),
         cpus=deeper if nested and deeper else asked,
         effective=_cpuset(host, f"{directory}/{effective}"),
     )

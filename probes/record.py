@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from probes.host import MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
+from probes.irqbalance import FILES as IRQBALANCE_FILES
 from probes.irqbalance import only_variables
+from probes.kubelet_secrets import only_settings
 from probes.recorded_files import MAX_FILES, MAX_TOTAL_BYTES, META, recorded_files
 from probes.recorded_files import RecordingError as RecordingError
 
@@ -104,8 +106,10 @@ class Recorder:
 
 
 def _harmless(path: str, text: str) -> str:
-    """What may be kept: of a process's environment, which may hold passwords, only what irqbalance is told."""
-    return only_variables(text) if path.startswith("proc/") and path.endswith("/environ") else text
+    """What may be kept: of environments, command lines and configurations, which may hold secrets, what is read."""
+    if path.startswith("proc/") and path.endswith("/environ"):
+        return only_variables(text)
+    return text if path in IRQBALANCE_FILES else only_settings(path, text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

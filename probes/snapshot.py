@@ -18,8 +18,8 @@ from probes.irqbalance import NAME as IRQBALANCE
 from probes.irqbalance import Irqbalance, read_irqbalance
 from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
-from probes.kubelet import Kubelet
-from probes.pod_cgroups import PodCgroups
+from probes.kubelet import Kubelet, kubelet_pids, read_installed, read_kubelets
+from probes.pod_cgroups import PodCgroups, read_pod_cgroups
 from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
@@ -183,6 +183,19 @@ def read_balancers(host: Host, census: Census | ProbeError) -> tuple[Irqbalance,
         return ()
     pids = {key.pid for key, status in census.statuses.items() if status.name == IRQBALANCE and not status.kernel}
     return read_irqbalance(host, pids)
+
+
+def read_kubernetes(host: Host, census: Census | ProbeError) -> Kubernetes:
+    """The kubelets of a census, else the files of one that doesn't run, and the cgroups of pods. Never raises."""
+    kubelets = read_kubelets(host, kubelet_pids(census.statuses)) if isinstance(census, Census) else ()
+    if not kubelets and (installed := read_installed(host)):
+        kubelets = (installed,)
+    if not kubelets:
+        return Kubernetes()
+    cgroups = set(census.cgroups.values()) if isinstance(census, Census) else set[str]()
+    roots = {kubelet.root for kubelet in kubelets}
+    complete = isinstance(census, Census) and census.complete
+    return Kubernetes(kubelets=kubelets, cgroups=read_pod_cgroups(host, cgroups, roots, complete=complete))
 
 
 def read_counters(

@@ -337,8 +337,7 @@ reservedSystemCPUs: '0'
 
 
 def kubelet(
-    config: str
-    | ProbeError = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\ncpuManagerPolicy: static\nreservedSystemCPUs: '0'\n",
+    config: str | ProbeError = KUBELET_CONFIG,
     state: str | ProbeError | None = None,
     **given: Any,
 ) -> Kubelet:

@@ -168,12 +168,12 @@ def test_what_worked_outranks_what_failed_before_or_after() -> None:
         script = ["one", "", "", "two", "", "three", "name", "", "", "name"]  # noqa: RUF012
 
     recorder = Recorder(Flaky({}))
-    for path in ("a", "a", "b", "b", "c", "/c"):
+    for path in ("sys/a", "sys/a", "sys/b", "sys/b", "sys/c", "/sys/c"):
         outcome(lambda path=path: recorder.read(path))  # type: ignore[misc]
     for path in ("d", "/d/", "e", "e"):
         outcome(lambda path=path: recorder.listdir(path))  # type: ignore[misc]
     tree = recorder.trees["t0"]
-    assert tree.files == {"a": "one", "b": "two", "c": "three"}
+    assert tree.files == {"sys/a": "one", "sys/b": "two", "sys/c": "three"}
     assert tree.errors == {}
 
 
