@@ -57,7 +57,11 @@ class FailOn(str, Enum):
 
 Cpus = Annotated[
     str | None,
-    typer.Option(metavar="CPULIST", help="CPUs to audit, as in 1,5 or 2-7. Default: those the kernel isolates."),
+    typer.Option(
+        metavar="CPULIST",
+        help="CPUs to audit, as in 1,5 or 2-7. Default: those the kubelet gave to containers, else those the kernel "
+        "isolates.",
+    ),
 ]
 Window = Annotated[str, typer.Option(metavar="TIME", help="How long to measure: 30s, 5m (at least 1s).")]
 RunWindow = Annotated[

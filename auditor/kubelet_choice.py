@@ -72,7 +72,8 @@ def _said(item: ExclusiveContainer) -> str:
 def _notes(view: KubeletView) -> list[str]:
     state = view.state
     if isinstance(state, ProbeError):
-        silent = state.state is SourceState.MISSING or (
+        none_yet = state.state is SourceState.MISSING and state.path == view.kubelet.state_path
+        silent = none_yet or (
             isinstance(view.kubelet.config, KubeletConfig)
             and view.kubelet.flags_seen
             and view.kubelet.config.cpu_manager_policy == "none"

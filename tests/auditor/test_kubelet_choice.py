@@ -109,7 +109,8 @@ def test_a_state_that_can_t_be_read_is_told() -> None:
     denied = gone("var/lib/kubelet/cpu_manager_state", SourceState.DENIED)
     note = "the kubelet (PID 900) may have given CPUs away: /var/lib/kubelet/cpu_manager_state: denied for this test"
     assert choice_without_state(denied) == KubeletChoice(notes=(note,))
-    assert choice_without_state(gone()) == KubeletChoice()
+    assert choice_without_state(gone("var/lib/kubelet/cpu_manager_state")) == KubeletChoice()
+    assert len(choice_without_state(gone("proc/900/cmdline")).notes) == 1
     none = "kind: KubeletConfiguration\n"
     assert choice_without_state(denied, config=none) == KubeletChoice()
     assert choice_without_state(denied, config=none, flags_seen=False).notes == (note,)

@@ -55,6 +55,11 @@ def workqueues(mask: int, isolated: int) -> dict[str, str]:
     }
 
 
+KUBELET = {
+    "proc/1041/cmdline": "/usr/bin/kubelet\0--cpu-manager-policy=none\0",
+    "var/lib/kubelet/cpu_manager_state": '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}\n',
+}
+"""It gives no CPU away: the pod of the workload was pinned by hand."""
 CGROUPS = {
     "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids\n",
     "sys/fs/cgroup/cpuset.cpus.isolated": "\n",
@@ -310,7 +315,7 @@ WITHOUT = Machine(
     threads=(*HOST_THREADS, *KERNEL_THREADS, *CYCLICTEST, *NOISE_THREADS),
     unseen_switches=UNSEEN,
     fixed={**FIXED, "proc/cmdline": BOOT + "\n"},
-    cgroups={**CGROUPS, **workqueues(0xFF, 0)},
+    cgroups={**CGROUPS, **KUBELET, **workqueues(0xFF, 0)},
 )
 
 
@@ -351,7 +356,7 @@ WITH = replace(
     WITHOUT,
     cmdline=f"{BOOT} {ISOLATION}",
     fixed={**FIXED, "proc/cmdline": f"{BOOT} {ISOLATION}\n"},
-    cgroups={**CGROUPS, **workqueues(0xDD, 0x22)},
+    cgroups={**CGROUPS, **KUBELET, **workqueues(0xDD, 0x22)},
     isolated=AUDITED,
     default_affinity=frozenset({0, 4}),
     domains={cpu: (CORES[cpu], OTHERS) for cpu in OTHERS},

@@ -98,7 +98,7 @@ class Machine:
     fixed: Mapping[str, str]
     """Files that say the same at any time, and are read once."""
     cgroups: Mapping[str, str]
-    """Files of the cgroup tree, read at both ends."""
+    """Files of the cgroup tree and settings, read at both ends."""
     online_after: tuple[int, ...] | None = None
     """CPUs online at the end, where that differs."""
 

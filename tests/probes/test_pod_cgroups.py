@@ -17,6 +17,8 @@ STATIC = "b930f583721fb9c7aa5034482168d52c"
 ID, OTHER = "a" * 64, "b" * 64
 LOGS = {f"var/log/containers/bench_default_app-{ID}.log": f"/var/log/pods/default_bench_{UID}/app/0.log"}
 
+MODES = {f"var/log/pods/kube-system_etcd_{STATIC}": 0o755}
+
 
 def v2(*leaves: str, cpus: str = "2-3", **given: str) -> dict[str, str | ProbeError]:
     files: dict[str, str | ProbeError] = {f"{V2}/cgroup.controllers": "cpuset cpu\n"}
@@ -119,6 +121,12 @@ def test_no_pods_in_a_cgroup_namespace_are_hidden_not_absent(
     found = read_pod_cgroups(DictHost(files, links), [], [""], complete=True)
     assert (isinstance(found, ProbeError) and found.state is SourceState.MASKED) is masked
     assert masked or found == PodCgroups()
+
+
+def test_a_name_that_is_gone_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = DictHost(v2(), LOGS)
+    monkeypatch.setattr(host, "links", {})
+    assert read(host) == PodCgroups()
 
 
 def test_what_may_have_been_missed() -> None:
