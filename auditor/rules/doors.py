@@ -215,18 +215,25 @@ def leaving(ctx: Context, cpu: int, affinity: IrqAffinity) -> bool:
     """Whether the interrupt was steered away and moves with its next event (IRQD_SETAFFINITY_PENDING).
 
     smp_affinity shows a mask that waits as if it were in force (kernel/irq/proc.c). A mask without an online CPU is no
-    such thing: there the kernel chose another one. Nor is one that fired here meanwhile: it should have moved.
+    such thing: there the kernel chose another one. Nor is one that fired here meanwhile and is here still.
     """
     online = ctx.observation.after.config.online
     wanted = affinity.requested - ctx.targets.audited
     if affinity.effective is None or isinstance(online, ProbeError) or wanted != affinity.requested:
         return False
-    return bool(wanted & online) and _silent(ctx, cpu, affinity.irq)
+    return bool(wanted & online) and (_silent(ctx, cpu, affinity.irq) or _moved(ctx, cpu, affinity.irq))
 
 
 def _silent(ctx: Context, cpu: int, irq: int) -> bool:
     rows = () if isinstance(ctx.delta.interrupts, ProbeError) else ctx.delta.interrupts
     return any(row.irq == irq and row.counts.get(cpu) == 0 for row in rows)
+
+
+def _moved(ctx: Context, cpu: int, irq: int) -> bool:
+    """Whether the chip delivers it elsewhere at the end of the window."""
+    known = ctx.observation.after.config.affinity
+    after = None if isinstance(known, ProbeError) else known.irqs.get(irq)
+    return isinstance(after, IrqAffinity) and bool(after.effective) and cpu not in (after.effective or ())
 
 
 def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:

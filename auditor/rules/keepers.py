@@ -6,7 +6,7 @@ Sources: kernel/sched/core.c (sched_can_stop_tick, cfs_task_bw_constrained), ker
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from auditor.context import Context
 from auditor.model import Evidence, Fix, FixKind
@@ -123,7 +123,20 @@ def _quota_keepers(ctx: Context, cpu: int, per_busy_s: float) -> Iterator[Keeper
         text=" and ".join(f"the limit of {quota.limit.cpus:.4g} CPUs on {quota.group.path}" for quota in here),
         sure=ctx.since(6, 6) and full,
         evidence=tuple(limit_evidence(quota) for quota in here),
-        fix=lift_fix(here),
+        fix=_lift_and_wake(here, cpu),
+    )
+
+
+def _lift_and_wake(here: Sequence[Quota], cpu: int) -> Fix:
+    """A thread that never sleeps keeps its tick without the limit too: the kernel looks again when another is queued.
+
+    sched_update_tick_dependency() is part of add_nr_running() and sub_nr_running() (kernel/sched/sched.h).
+    """
+    fix = lift_fix(here)
+    return replace(
+        fix,
+        text=f"{fix.text}; the tick of a thread that never sleeps then goes on until another one ran on its CPU",
+        commands=(*fix.commands, f"sudo taskset -c {cpu} true"),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.audits import ISOLATED, PYTHON, Judged, audit, in_background, judged
+from tests.node.audits import ISOLATED, PYTHON, Judged, audit, in_background, judged, obey
 from tests.node.fleet import Scenario
 from tests.node.node import NodeResult
 
@@ -47,7 +47,7 @@ SCENARIO = Scenario(
             END,
             # Four CPUs a second for one thread: it never runs out, however late the emulated timers come.
             spinning("generous", below("high", "4000000 1000000")),
-            "echo max >/sys/fs/cgroup/high/cpu.max; sleep 1",
+            obey("generous", "QUOTA-TICK") + "; sleep 1",
             audit("lifted", "--workload", "$own", cpus="1"),
             END,
             spinning("rlimit", start=RLIMIT),
@@ -92,7 +92,7 @@ def test_a_limit_that_never_runs_out_keeps_the_tick_all_the_same(guest: NodeResu
     assert "yet the tick runs: kept by the limit of 4 CPUs on /high" in found.details("TICK.LOC")
     cause = cause_of(found, "TICK.LOC")
     assert "QUOTA-TICK" in cause["rules"]
-    assert cause["fix"]["commands"] == ["echo max | sudo tee /sys/fs/cgroup/high/cpu.max"]
+    assert cause["fix"]["commands"] == ["echo max | sudo tee /sys/fs/cgroup/high/cpu.max", "sudo taskset -c 1 true"]
 
 
 @scenario

@@ -208,6 +208,17 @@ def test_what_fired_here_meanwhile_or_has_nowhere_to_go_does_not_leave(
     assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.FAIL]
 
 
+def test_one_that_left_with_the_event_of_this_window_is_on_its_way_no_more() -> None:
+    """Before: still here, with the mask that waits. Its one event moved it."""
+    ctx = context(rows={"30 eth0": {0: 0, 1: 1}}, affinity={30: irq(30, cpus(0), cpus(1))})
+    config = ctx.observation.after.config
+    moved = edit(ctx, "after.config", replace(config, affinity=affinities(irq(30, cpus(0), cpus(0)))))
+    assert outcomes(moved, "IRQ.AFFINITY") == [Outcome.WARN]
+    silenced = edit(ctx, "after.config", replace(config, affinity=affinities(irq(30, cpus(0), cpus()))))
+    assert outcomes(silenced, "IRQ.AFFINITY") == [Outcome.FAIL]
+    assert outcomes(edit(ctx, "after.config.affinity", gone()), "IRQ.AFFINITY") == [Outcome.FAIL]
+
+
 def test_beside_one_that_leaves_only_the_one_that_stays_is_named() -> None:
     ctx = context(
         rows={"30 eth0": {0: 0, 1: 0}, "31 eth1": {0: 0, 1: 0}},

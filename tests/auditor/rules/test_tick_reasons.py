@@ -52,7 +52,7 @@ def test_they_are_one_cause_whose_fix_lifts_the_limit() -> None:
     (cause,) = [item for item in rank(run(RULES, spinning(limited=GENEROUS))) if "TICK.LOC" in item.rules]
     assert (cause.rules, cause.title) == (("TICK.LOC", "QUOTA-TICK"), "timer tick; tick kept by a CPU limit")
     assert cause.fix is not None
-    assert cause.fix.commands == ("echo max | sudo tee /sys/fs/cgroup/high/cpu.max",)
+    assert cause.fix.commands == ("echo max | sudo tee /sys/fs/cgroup/high/cpu.max", "sudo taskset -c 1 true")
 
 
 def test_two_limits_are_both_lifted() -> None:
@@ -62,6 +62,7 @@ def test_two_limits_are_both_lifted() -> None:
     assert fix.commands == (
         "echo max | sudo tee /sys/fs/cgroup/high/cpu.max",
         "echo max | sudo tee /sys/fs/cgroup/high/app/cpu.max",
+        "sudo taskset -c 1 true",
     )
     assert only(spinning(limited=both), "QUOTA-TICK").detail == (
         "kept by the limit of 4 CPUs on /high and the limit of 1 CPUs on /high/app"
