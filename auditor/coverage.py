@@ -58,6 +58,8 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/proc/*/limits, timers", next(_timers(ctx), None), "CPU timers that keep the tick can't be named"
     queues = _worse(*(config.workqueues for config in configs))
     yield "/sys/devices/virtual/workqueue/cpumask", queues, "where unbound kernel work may run is unknown"
+    sysctls = _worse(*map(_sysctls, configs))
+    yield "/proc/sys", sysctls, "lockup detectors and other kernel settings can't be judged"
     yield "/sys/devices/system/cpu/cpu*/topology", _cores(ctx), "which CPUs share a core is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
@@ -106,6 +108,15 @@ def _rps(config: Config) -> object:
         values = [] if isinstance(rps, ProbeError) else [*rps.queues.values(), rps.default]
         return next((value for value in values if isinstance(value, ProbeError)), rps)
     return ProbeError(NET_DIR, f"more than {MAX_QUEUES} receive queues: not all were read")
+
+
+def _sysctls(config: Config) -> object:
+    """A setting that the kernel does not have is no gap."""
+    if isinstance(config.sysctls, ProbeError):
+        return config.sysctls
+    values = [*config.sysctls.numbers.values(), config.sysctls.watchdog_cpumask]
+    gaps = (value for value in values if isinstance(value, ProbeError) and value.state is not SourceState.MISSING)
+    return next(gaps, config.sysctls)
 
 
 def _partitions(isolation: Isolation) -> object:

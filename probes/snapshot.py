@@ -21,6 +21,7 @@ from probes.kernel import Kernel, read_kernel
 from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
+from probes.sysctls import Sysctls, read_sysctls
 from probes.task_io import TaskIo
 from probes.threads import (
     KTHREADD,
@@ -41,6 +42,7 @@ from probes.workqueue import WORKQUEUE_DIR, Workqueues, read_workqueues
 T = TypeVar("T")
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 NO_WORKQUEUES = ProbeError(f"{WORKQUEUE_DIR}/cpumask", "not read", SourceState.MISSING)
+NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +65,7 @@ class Config:
     rps: Rps | ProbeError
     boot_id: str | ProbeError = ""
     workqueues: Workqueues | ProbeError = NO_WORKQUEUES
+    sysctls: Sysctls | ProbeError = NO_SYSCTLS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,6 +160,7 @@ def read_config(host: Host) -> Config:
         affinity=attempt(lambda: read_irq_affinity(host)),
         rps=attempt(lambda: read_rps(host)),
         workqueues=attempt(lambda: read_workqueues(host)),
+        sysctls=attempt(lambda: read_sysctls(host)),
     )
 
 

@@ -22,6 +22,7 @@ from auditor.rules.softirq import SIRQ_RULES
 from auditor.rules.threads import THR_OWNERS, THR_RULES
 from auditor.rules.tick import TICK_LOC
 from auditor.rules.tick_reasons import QUOTA_TICK, TICK_POSIX
+from auditor.rules.watchdog import CFG_WATCHDOG
 from auditor.rules.workqueue import CFG_WQ
 
 RULES: tuple[Rule, ...] = (
@@ -49,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     CFG_RPS,
     CFG_IRQBALANCE,
     CFG_WQ,
+    CFG_WATCHDOG,
     THR_OWNERS,
     THR_MULTI,
 )

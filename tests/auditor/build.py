@@ -37,6 +37,7 @@ from probes.rps import Rps
 from probes.schedstat import CpuSched, SchedStat
 from probes.snapshot import Census, Config, Counters, Facts, OwnLimits, Sample, Snapshot
 from probes.softirqs import Softirqs
+from probes.sysctls import Sysctls
 from probes.task_io import TaskIo
 from probes.threads import ThreadKey, ThreadRun, ThreadStatus
 from probes.topology import Topology
@@ -194,6 +195,7 @@ def observation(
     timers: Mapping[int, CpuTimers] | None = None,
     siblings: Mapping[int, frozenset[int]] | None = None,
     workqueues: Workqueues | ProbeError | None = None,
+    sysctls: Sysctls | ProbeError | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -211,6 +213,7 @@ def observation(
         affinity=IrqAffinities(irqs=affinity or {}, default=default_affinity, modes_tell=modes_tell),
         rps=rps or Rps(queues={}, default=None),
         workqueues=workqueues or queues(frozenset(control)),
+        sysctls=sysctls or kernel_settings(frozenset(control)),
     )
     ends = []
     for after in (False, True):
@@ -317,6 +320,23 @@ def outcomes(ctx: Context, rule: str) -> list[Outcome]:
 def queues(mask: frozenset[int], **given: Any) -> Workqueues:
     """Where unbound work may run."""
     return Workqueues(cpumask=mask, **{"isolated": None, "queues": {}, **given})
+
+
+def kernel_settings(watched: frozenset[int] | ProbeError, **given: int | ProbeError) -> Sysctls:
+    """A kernel's settings as it comes, but that the lockup detectors keep to these CPUs; names without ``kernel.``."""
+    numbers: dict[str, int | ProbeError] = {
+        "kernel.watchdog": 1,
+        "kernel.soft_watchdog": 1,
+        "kernel.nmi_watchdog": 1,
+        "kernel.watchdog_thresh": 10,
+        "vm.stat_interval": 10,
+        "kernel.numa_balancing": 0,
+        "kernel.sched_rt_runtime_us": -1,
+        "kernel.sched_rt_period_us": 1_000_000,
+    }
+    more = {("vm." if name == "stat_interval" else "kernel.") + name: value for name, value in given.items()}
+    assert more.keys() <= numbers.keys()
+    return Sysctls(numbers={**numbers, **more}, watchdog_cpumask=watched)
 
 
 def irq(number: int, requested: frozenset[int], effective: frozenset[int] | None = None, **given: Any) -> IrqAffinity:
