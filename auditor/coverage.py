@@ -60,6 +60,9 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/sys/devices/virtual/workqueue/cpumask", queues, "where unbound kernel work may run is unknown"
     sysctls = _worse(*map(_sysctls, configs))
     yield "/proc/sys", sysctls, "lockup detectors and other kernel settings can't be judged"
+    yield "/sys/kernel/mm", _worse(*map(_memory, configs)), "transparent huge pages and KSM can't be judged"
+    clock = _worse(*(config.clock for config in configs))
+    yield "/sys/devices/system/clocksource", clock, "what reading the time costs is unknown"
     yield "/sys/devices/system/cpu/cpu*/topology", _cores(ctx), "which CPUs share a core is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
@@ -117,6 +120,12 @@ def _sysctls(config: Config) -> object:
     values = [*config.sysctls.numbers.values(), config.sysctls.watchdog_cpumask]
     gaps = (value for value in values if isinstance(value, ProbeError) and value.state is not SourceState.MISSING)
     return next(gaps, config.sysctls)
+
+
+def _memory(config: Config) -> object:
+    memory = config.memory
+    values = [] if isinstance(memory, ProbeError) else [memory.thp, memory.ksm_run]
+    return next((value for value in values if isinstance(value, ProbeError)), memory)
 
 
 def _partitions(isolation: Isolation) -> object:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from probes.cgroup_cpu import CgroupCpu, read_cgroup_cpu
+from probes.clocksource import CLOCK_DIR, Clocksource, read_clocksource
 from probes.cmdline import Cmdline, read_cmdline
 from probes.cpu_timers import CpuTimers, read_cpu_timers
 from probes.cpuidle import CpuIdle, read_cpuidle, read_idle_driver
@@ -18,6 +19,7 @@ from probes.irqbalance import NAME as IRQBALANCE
 from probes.irqbalance import Irqbalance, read_irqbalance
 from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
+from probes.memory_settings import MM_DIR, MemorySettings, read_memory_settings
 from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
@@ -42,6 +44,8 @@ from probes.workqueue import WORKQUEUE_DIR, Workqueues, read_workqueues
 T = TypeVar("T")
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 NO_WORKQUEUES = ProbeError(f"{WORKQUEUE_DIR}/cpumask", "not read", SourceState.MISSING)
+NO_CLOCK = ProbeError(CLOCK_DIR, "not read", SourceState.MISSING)
+NO_MEMORY = ProbeError(MM_DIR, "not read", SourceState.MISSING)
 NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
 
@@ -66,6 +70,8 @@ class Config:
     boot_id: str | ProbeError = ""
     workqueues: Workqueues | ProbeError = NO_WORKQUEUES
     sysctls: Sysctls | ProbeError = NO_SYSCTLS
+    memory: MemorySettings | ProbeError = NO_MEMORY
+    clock: Clocksource | ProbeError = NO_CLOCK
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +167,8 @@ def read_config(host: Host) -> Config:
         rps=attempt(lambda: read_rps(host)),
         workqueues=attempt(lambda: read_workqueues(host)),
         sysctls=attempt(lambda: read_sysctls(host)),
+        memory=read_memory_settings(host),
+        clock=attempt(lambda: read_clocksource(host)),
     )
 
 

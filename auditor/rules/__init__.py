@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from auditor.rules.base import Rule
+from auditor.rules.clock import CFG_CLOCK
 from auditor.rules.config import CFG_RULES
 from auditor.rules.doors import CFG_DOMAIN, IRQ_AFFINITY
 from auditor.rules.fair_server import FAIRSRV
@@ -11,6 +12,7 @@ from auditor.rules.ipi import IPI_RULES
 from auditor.rules.irq import CFG_IRQAFF, IRQ_DEVICE, IRQ_MANAGED
 from auditor.rules.irqbalance import CFG_IRQBALANCE
 from auditor.rules.managed import CFG_MIRQ
+from auditor.rules.memory import CFG_KSM, CFG_THP
 from auditor.rules.multi import THR_MULTI
 from auditor.rules.other import IRQ_OTHER
 from auditor.rules.partition import CFG_PARTITION
@@ -51,6 +53,9 @@ RULES: tuple[Rule, ...] = (
     CFG_IRQBALANCE,
     CFG_WQ,
     CFG_WATCHDOG,
+    CFG_THP,
+    CFG_KSM,
+    CFG_CLOCK,
     THR_OWNERS,
     THR_MULTI,
 )

@@ -21,6 +21,7 @@ from auditor.targets import Targets
 from auditor.window import Observation
 from probes.cgroup_cpu import CgroupCpu, CpuGroup, levels
 from probes.cgroup_cpu_text import CpuLimit, Throttling
+from probes.clocksource import Clocksource
 from probes.cmdline import parse_cmdline
 from probes.cpu_timers import CpuTimers
 from probes.cpuidle import CpuIdle, IdleState
@@ -33,6 +34,7 @@ from probes.irq_affinity import IrqAffinities, IrqAffinity
 from probes.irqbalance import Irqbalance
 from probes.isolation import Isolation, Partition
 from probes.kernel import Kernel
+from probes.memory_settings import MemorySettings
 from probes.rps import Rps
 from probes.schedstat import CpuSched, SchedStat
 from probes.snapshot import Census, Config, Counters, Facts, OwnLimits, Sample, Snapshot
@@ -196,6 +198,8 @@ def observation(
     siblings: Mapping[int, frozenset[int]] | None = None,
     workqueues: Workqueues | ProbeError | None = None,
     sysctls: Sysctls | ProbeError | None = None,
+    memory: MemorySettings | None = None,
+    clock: Clocksource | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -214,6 +218,8 @@ def observation(
         rps=rps or Rps(queues={}, default=None),
         workqueues=workqueues or queues(frozenset(control)),
         sysctls=sysctls or kernel_settings(frozenset(control)),
+        memory=memory or MemorySettings(thp="madvise", collapsed=BASE, ksm_run=0),
+        clock=clock or Clocksource(current="tsc", available=("tsc", "hpet")),
     )
     ends = []
     for after in (False, True):
