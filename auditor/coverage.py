@@ -63,6 +63,8 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/sys/kernel/mm", _worse(*map(_memory, configs)), "transparent huge pages and KSM can't be judged"
     clock = _worse(*(config.clock for config in configs))
     yield "/sys/devices/system/clocksource", clock, "what reading the time costs is unknown"
+    frequency = None if _frequency_of_host(ctx, configs) else _worse(*(_frequency(ctx, config) for config in configs))
+    yield "/sys/devices/system/cpu/cpufreq", frequency, "who sets the frequency is unknown"
     yield "/sys/devices/system/cpu/cpu*/topology", _cores(ctx), "which CPUs share a core is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
@@ -126,6 +128,18 @@ def _memory(config: Config) -> object:
     memory = config.memory
     values = [] if isinstance(memory, ProbeError) else [memory.thp, memory.ksm_run]
     return next((value for value in values if isinstance(value, ProbeError)), memory)
+
+
+def _frequency_of_host(ctx: Context, configs: list[Config]) -> bool:
+    """Whether this is a guest that has nothing to tell."""
+    missing = [isinstance(item.cpufreq, ProbeError) and item.cpufreq.state is SourceState.MISSING for item in configs]
+    return all(missing) and ctx.observation.facts.kernel.hypervisor not in (None, "unknown")
+
+
+def _frequency(ctx: Context, config: Config) -> object:
+    policies = config.cpufreq
+    values = [] if isinstance(policies, ProbeError) else [policies.get(cpu) for cpu in ctx.audited]
+    return next((value for value in values if isinstance(value, ProbeError)), policies)
 
 
 def _partitions(isolation: Isolation) -> object:

@@ -22,11 +22,11 @@ _CHOSEN = re.compile(r"\[([a-z]{1,20})\]", re.ASCII)
 class MemorySettings:
     """One instant. None: the kernel has no such thing (PREEMPT_RT has no transparent huge pages)."""
 
-    thp: str | None | ProbeError
+    thp: str | ProbeError | None
     """always, madvise or never."""
     collapsed: int | ProbeError
     """Huge pages that khugepaged made since boot."""
-    ksm_run: int | None | ProbeError
+    ksm_run: int | ProbeError | None
     """0: stopped, 1: runs, 2: stopped, and all pages apart again."""
 
 
@@ -35,14 +35,14 @@ def read_memory_settings(host: Host) -> MemorySettings:
     return MemorySettings(thp=_thp(host), collapsed=_collapsed(host), ksm_run=_ksm(host))
 
 
-def _thp(host: Host) -> str | None | ProbeError:
+def _thp(host: Host) -> str | ProbeError | None:
     try:
         return parse_choice(host.read(THP), path=THP)
     except ProbeError as error:
         return _absent(host, error)
 
 
-def _ksm(host: Host) -> int | None | ProbeError:
+def _ksm(host: Host) -> int | ProbeError | None:
     try:
         return parse_number(host.read(KSM), path=KSM)
     except ProbeError as error:

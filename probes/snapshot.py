@@ -10,6 +10,7 @@ from probes.cgroup_cpu import CgroupCpu, read_cgroup_cpu
 from probes.clocksource import CLOCK_DIR, Clocksource, read_clocksource
 from probes.cmdline import Cmdline, read_cmdline
 from probes.cpu_timers import CpuTimers, read_cpu_timers
+from probes.cpufreq import CPUFREQ_DIR, FrequencyPolicy, read_cpufreq
 from probes.cpuidle import CpuIdle, read_cpuidle, read_idle_driver
 from probes.cpustat import CpuStat, read_cpustat
 from probes.host import Host, ProbeError, SourceState
@@ -20,6 +21,7 @@ from probes.irqbalance import Irqbalance, read_irqbalance
 from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
 from probes.memory_settings import MM_DIR, MemorySettings, read_memory_settings
+from probes.pm_qos import DMA_LATENCY, PmQos, read_pm_qos
 from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
@@ -46,6 +48,8 @@ BOOT_ID = "proc/sys/kernel/random/boot_id"
 NO_WORKQUEUES = ProbeError(f"{WORKQUEUE_DIR}/cpumask", "not read", SourceState.MISSING)
 NO_CLOCK = ProbeError(CLOCK_DIR, "not read", SourceState.MISSING)
 NO_MEMORY = ProbeError(MM_DIR, "not read", SourceState.MISSING)
+NO_CPUFREQ = ProbeError(CPUFREQ_DIR, "not read", SourceState.MISSING)
+NO_PM_QOS = ProbeError(DMA_LATENCY, "not read", SourceState.MISSING)
 NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
 
@@ -72,6 +76,8 @@ class Config:
     sysctls: Sysctls | ProbeError = NO_SYSCTLS
     memory: MemorySettings | ProbeError = NO_MEMORY
     clock: Clocksource | ProbeError = NO_CLOCK
+    cpufreq: Mapping[int, FrequencyPolicy | ProbeError] | ProbeError = NO_CPUFREQ
+    pm_qos: PmQos | ProbeError = NO_PM_QOS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,8 +165,9 @@ def read_facts(host: Host, *, arch: str = "") -> Facts:
 
 def read_config(host: Host) -> Config:
     """Never raises."""
+    online = attempt(lambda: read_cpus(host, "online"))
     return Config(
-        online=attempt(lambda: read_cpus(host, "online")),
+        online=online,
         boot_id=attempt(lambda: host.read(BOOT_ID).strip()),
         isolation=read_isolation(host),
         affinity=attempt(lambda: read_irq_affinity(host)),
@@ -169,6 +176,8 @@ def read_config(host: Host) -> Config:
         sysctls=attempt(lambda: read_sysctls(host)),
         memory=read_memory_settings(host),
         clock=attempt(lambda: read_clocksource(host)),
+        cpufreq=attempt(lambda: read_cpufreq(host)),
+        pm_qos=read_pm_qos(host, () if isinstance(online, ProbeError) else online),
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from auditor.rules.base import Rule
 from auditor.rules.clock import CFG_CLOCK
 from auditor.rules.config import CFG_RULES
+from auditor.rules.cstates import CFG_CSTATE
 from auditor.rules.doors import CFG_DOMAIN, IRQ_AFFINITY
 from auditor.rules.fair_server import FAIRSRV
 from auditor.rules.foreign import THR_FOREIGN
+from auditor.rules.frequency import CFG_FREQ
 from auditor.rules.ipi import IPI_RULES
 from auditor.rules.irq import CFG_IRQAFF, IRQ_DEVICE, IRQ_MANAGED
 from auditor.rules.irqbalance import CFG_IRQBALANCE
@@ -56,6 +58,8 @@ RULES: tuple[Rule, ...] = (
     CFG_THP,
     CFG_KSM,
     CFG_CLOCK,
+    CFG_CSTATE,
+    CFG_FREQ,
     THR_OWNERS,
     THR_MULTI,
 )

@@ -29,15 +29,15 @@ def alike(
     rule: Rule,
     judge: Callable[[int], tuple[Outcome, str]],
     *,
-    evidence: Iterable[Evidence] = (),
+    evidence: Callable[[list[int]], Iterable[Evidence]] = lambda _: (),
     fix: Callable[[list[int]], Fix | None] = lambda _: None,
 ) -> Iterator[Finding]:
     """One finding for all audited CPUs of which the same is said; a fix where that is a warning or worse."""
     said: dict[tuple[Outcome, str], list[int]] = {}
     for cpu in ctx.audited:
         said.setdefault(_said(judge, cpu), []).append(cpu)
-    shown = tuple(evidence)
     for (outcome, text), cpus in said.items():
+        shown = tuple(evidence(cpus))
         bad = outcome in (Outcome.WARN, Outcome.FAIL)
         yield rule.finding(outcome, cpus, detail=text, evidence=shown, fix=fix(cpus) if bad else None)
 

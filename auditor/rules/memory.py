@@ -12,7 +12,7 @@ from probes.host import ProbeError
 from probes.memory_settings import COLLAPSED, KSM, THP, MemorySettings
 
 
-def _known(value: str | int | None | ProbeError) -> str | int | None:
+def _known(value: str | int | ProbeError | None) -> str | int | None:
     if isinstance(value, ProbeError):
         raise value
     return value
@@ -89,9 +89,9 @@ CFG_THP = Rule(
     title="transparent huge pages",
     axis=Axis.READINESS,
     kind=Kind.RISK,
-    why="""With always, any large mapping may be made of huge pages behind its owner's back: faults that zero and compact
-memory, and khugepaged, which from 6.1 on sends an interrupt to every online CPU for each page table that it replaces,
-isolated or not.""",
+    why="""With always, any large mapping may be made of huge pages behind its owner's back: faults that zero and
+compact memory, and khugepaged, which from 6.1 on sends an interrupt to every online CPU, isolated or not, for each page
+table that it replaces.""",
     sources=(f"/{THP}", f"/{COLLAPSED}"),
     warns="where they are always on",
     cure="madvise or never",
@@ -102,7 +102,8 @@ CFG_KSM = Rule(
     title="merging of equal pages (KSM)",
     axis=Axis.READINESS,
     kind=Kind.RISK,
-    why="ksmd write-protects and merges equal pages of processes that allow it: TLB flushes, and a fault at the next write.",
+    why="""ksmd write-protects and merges equal pages of processes that allow it: TLB flushes, and a fault at the next
+write.""",
     sources=(f"/{KSM}",),
     warns="where it runs",
     cure="stop it: 0, or 2 to take merged pages apart",

@@ -37,7 +37,7 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
         ends = [_visits(end, cpu) for end in (before, after)]
         return (Outcome.WARN, _cost(after)) if any(ends) else (Outcome.PASS, _why_not(after))
 
-    yield from alike(ctx, rule, judge, evidence=_evidence(after), fix=lambda _: _fix(ctx, after))
+    yield from alike(ctx, rule, judge, evidence=lambda _: _evidence(after), fix=lambda _: _fix(ctx, after))
 
 
 def _visits(sysctls: Sysctls, cpu: int) -> bool:

@@ -24,6 +24,7 @@ from probes.cgroup_cpu_text import CpuLimit, Throttling
 from probes.clocksource import Clocksource
 from probes.cmdline import parse_cmdline
 from probes.cpu_timers import CpuTimers
+from probes.cpufreq import FrequencyPolicy
 from probes.cpuidle import CpuIdle, IdleState
 from probes.cpulist import format_cpulist
 from probes.cpustat import CpuStat, CpuTimes
@@ -35,6 +36,7 @@ from probes.irqbalance import Irqbalance
 from probes.isolation import Isolation, Partition
 from probes.kernel import Kernel
 from probes.memory_settings import MemorySettings
+from probes.pm_qos import PmQos
 from probes.rps import Rps
 from probes.schedstat import CpuSched, SchedStat
 from probes.snapshot import Census, Config, Counters, Facts, OwnLimits, Sample, Snapshot
@@ -200,6 +202,8 @@ def observation(
     sysctls: Sysctls | ProbeError | None = None,
     memory: MemorySettings | None = None,
     clock: Clocksource | None = None,
+    governors: Mapping[int, str] | ProbeError | None = None,
+    pm_qos: PmQos | ProbeError | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -219,6 +223,8 @@ def observation(
         workqueues=workqueues or queues(frozenset(control)),
         sysctls=sysctls or kernel_settings(frozenset(control)),
         memory=memory or MemorySettings(thp="madvise", collapsed=BASE, ksm_run=0),
+        cpufreq=frequency(everyone, governors or {}),
+        pm_qos=pm_qos or PmQos(resume_us=dict.fromkeys(everyone), dma_latency_us=None),
         clock=clock or Clocksource(current="tsc", available=("tsc", "hpet")),
     )
     ends = []
@@ -343,6 +349,22 @@ def kernel_settings(watched: frozenset[int] | ProbeError, **given: int | ProbeEr
     more = {("vm." if name == "stat_interval" else "kernel.") + name: value for name, value in given.items()}
     assert more.keys() <= numbers.keys()
     return Sysctls(numbers={**numbers, **more}, watchdog_cpumask=watched)
+
+
+def frequency(everyone: Iterable[int], governors: Mapping[int, str] | ProbeError) -> Any:
+    """A policy for each CPU; the governor is performance, or as given."""
+    if isinstance(governors, ProbeError):
+        return governors
+    return {
+        cpu: FrequencyPolicy(
+            path=f"sys/devices/system/cpu/cpufreq/policy{cpu}",
+            driver="acpi-cpufreq",
+            governor=governors.get(cpu, "performance"),
+            min_khz=800_000,
+            max_khz=3_000_000,
+        )
+        for cpu in everyone
+    }
 
 
 def irq(number: int, requested: frozenset[int], effective: frozenset[int] | None = None, **given: Any) -> IrqAffinity:

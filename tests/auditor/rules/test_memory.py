@@ -27,7 +27,8 @@ def test_only_for_those_who_ask(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "text"), [("6.1.0-13-amd64", "interrupts every online CPU"), ("5.10.0-26-amd64", "page faults may zero")]
+    ("release", "text"),
+    [("6.1.0-13-amd64", "interrupts every online CPU"), ("5.10.0-26-amd64", "page faults may zero")],
 )
 def test_always_is_a_warning(release: str, text: str) -> None:
     found = only(context(memory=ALWAYS, release=release, audited=(1, 5)), "CFG.THP")
