@@ -21,8 +21,10 @@ from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.quota import CFG_QUOTA
 from auditor.rules.rps import CFG_RPS
+from auditor.rules.rt_throttle import RT_THROTTLE
 from auditor.rules.smt import CFG_SMT
 from auditor.rules.softirq import SIRQ_RULES
+from auditor.rules.sysctl import CFG_SYSCTL
 from auditor.rules.threads import THR_OWNERS, THR_RULES
 from auditor.rules.tick import TICK_LOC
 from auditor.rules.tick_reasons import QUOTA_TICK, TICK_POSIX
@@ -55,11 +57,13 @@ RULES: tuple[Rule, ...] = (
     CFG_IRQBALANCE,
     CFG_WQ,
     CFG_WATCHDOG,
+    CFG_SYSCTL,
     CFG_THP,
     CFG_KSM,
     CFG_CLOCK,
     CFG_CSTATE,
     CFG_FREQ,
+    RT_THROTTLE,
     THR_OWNERS,
     THR_MULTI,
 )

@@ -91,7 +91,7 @@ def _evidence(cpu: int, deepest: IdleState | None, after: Snapshot) -> list[Evid
 
 CFG_CSTATE = Rule(
     id="CFG.CSTATE",
-    title="deep C-states that are open",
+    title="open C-states",
     axis=Axis.READINESS,
     kind=Kind.RISK,
     why="""A CPU that idles long enough enters the deepest state that is neither switched off nor barred by PM QoS, and
