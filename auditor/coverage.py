@@ -66,6 +66,7 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     frequency = None if _frequency_of_host(ctx, configs) else _worse(*(_frequency(ctx, config) for config in configs))
     yield "/sys/devices/system/cpu/cpufreq", frequency, "who sets the frequency is unknown"
     yield "/sys/devices/system/cpu/cpu*/topology", _cores(ctx), "which CPUs share a core is unknown"
+    yield "boot loader configuration", _boot_files(ctx), "what the next boot is to isolate is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
@@ -140,6 +141,11 @@ def _frequency(ctx: Context, config: Config) -> object:
     policies = config.cpufreq
     values = [] if isinstance(policies, ProbeError) else [policies.get(cpu) for cpu in ctx.audited]
     return next((value for value in values if isinstance(value, ProbeError)), policies)
+
+
+def _boot_files(ctx: Context) -> object:
+    files = ctx.observation.facts.boot_files
+    return files if isinstance(files, ProbeError) else next(iter(files.unread), files)
 
 
 def _partitions(isolation: Isolation) -> object:

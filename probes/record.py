@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from probes.boot_files import GRUB, only_cmdlines
 from probes.host import MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
 from probes.irqbalance import only_variables
 from probes.recorded_files import MAX_FILES, MAX_TOTAL_BYTES, META, recorded_files
@@ -104,7 +105,12 @@ class Recorder:
 
 
 def _harmless(path: str, text: str) -> str:
-    """What may be kept: of a process's environment, which may hold passwords, only what irqbalance is told."""
+    """What may be kept: of a process's environment, which may hold passwords, only what irqbalance is told.
+
+    Of grub's files only the kernel's command lines.
+    """
+    if path.startswith(GRUB):
+        return only_cmdlines(text)
     return only_variables(text) if path.startswith("proc/") and path.endswith("/environ") else text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from probes.boot_files import BootFiles, read_boot_files
 from probes.cgroup_cpu import CgroupCpu, read_cgroup_cpu
 from probes.clocksource import CLOCK_DIR, Clocksource, read_clocksource
 from probes.cmdline import Cmdline, read_cmdline
@@ -50,6 +51,7 @@ NO_CLOCK = ProbeError(CLOCK_DIR, "not read", SourceState.MISSING)
 NO_MEMORY = ProbeError(MM_DIR, "not read", SourceState.MISSING)
 NO_CPUFREQ = ProbeError(CPUFREQ_DIR, "not read", SourceState.MISSING)
 NO_PM_QOS = ProbeError(DMA_LATENCY, "not read", SourceState.MISSING)
+NO_BOOT_FILES = ProbeError("etc/default/grub", "not read", SourceState.MISSING)
 NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
 
@@ -61,6 +63,7 @@ class Facts:
     topology: Topology
     cmdline: Cmdline | ProbeError
     idle_driver: str | ProbeError
+    boot_files: BootFiles | ProbeError = NO_BOOT_FILES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,11 +158,13 @@ def attempt(read: Callable[[], T]) -> T | ProbeError:
 
 def read_facts(host: Host, *, arch: str = "") -> Facts:
     """Raises ProbeError only where the online CPUs can't be told: without them nothing can be audited."""
+    kernel = read_kernel(host, arch=arch)
     return Facts(
-        kernel=read_kernel(host, arch=arch),
+        kernel=kernel,
         topology=read_topology(host),
         cmdline=attempt(lambda: read_cmdline(host)),
         idle_driver=attempt(lambda: read_idle_driver(host)),
+        boot_files=read_boot_files(host, kernel.release),
     )
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from auditor.rules.base import Rule
+from auditor.rules.cfs_bug import CFG_CFSBUG
 from auditor.rules.clock import CFG_CLOCK
 from auditor.rules.config import CFG_RULES
 from auditor.rules.cstates import CFG_CSTATE
 from auditor.rules.doors import CFG_DOMAIN, IRQ_AFFINITY
+from auditor.rules.drift import CFG_DRIFT
 from auditor.rules.fair_server import FAIRSRV
 from auditor.rules.foreign import THR_FOREIGN
 from auditor.rules.frequency import CFG_FREQ
+from auditor.rules.hardware import MCE
 from auditor.rules.ipi import IPI_RULES
 from auditor.rules.irq import CFG_IRQAFF, IRQ_DEVICE, IRQ_MANAGED
 from auditor.rules.irqbalance import CFG_IRQBALANCE
 from auditor.rules.managed import CFG_MIRQ
 from auditor.rules.memory import CFG_KSM, CFG_THP
 from auditor.rules.multi import THR_MULTI
-from auditor.rules.other import IRQ_OTHER
+from auditor.rules.other import IRQ_OTHER, NMI_PMI
 from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.quota import CFG_QUOTA
@@ -38,6 +41,8 @@ RULES: tuple[Rule, ...] = (
     *THR_RULES,
     IRQ_DEVICE,
     IRQ_MANAGED,
+    NMI_PMI,
+    MCE,
     IRQ_OTHER,
     *SIRQ_RULES,
     *IPI_RULES,
@@ -49,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     STEAL,
     CST_DEEP,
     CFG_QUOTA,
+    CFG_CFSBUG,
     *CFG_RULES,
     CFG_PARTITION,
     CFG_IRQAFF,
@@ -56,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     CFG_RPS,
     CFG_IRQBALANCE,
     CFG_WQ,
+    CFG_DRIFT,
     CFG_WATCHDOG,
     CFG_SYSCTL,
     CFG_THP,

@@ -19,6 +19,7 @@ from auditor.policy import Policy
 from auditor.rules import BY_ID
 from auditor.targets import Targets
 from auditor.window import Observation
+from probes.boot_files import BootFiles
 from probes.cgroup_cpu import CgroupCpu, CpuGroup, levels
 from probes.cgroup_cpu_text import CpuLimit, Throttling
 from probes.clocksource import Clocksource
@@ -265,6 +266,7 @@ def observation(
             ),
             cmdline=line if isinstance(line, ProbeError) else parse_cmdline(line + "\n"),
             idle_driver=idle_driver,
+            boot_files=BootFiles(paths=(), unread=(), asked=()),
         ),
         before=before,
         samples=tuple(_sample(people, at, window_s, schedstat=schedstat) for at in range(SAMPLES)),

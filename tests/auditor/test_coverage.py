@@ -10,6 +10,7 @@ import pytest
 from auditor.context import Context
 from auditor.coverage import coverage
 from auditor.model import Coverage
+from probes.boot_files import BootFiles
 from probes.cpu_timers import CpuTimers
 from probes.host import SourceState
 from probes.irqbalance import Ban, Irqbalance
@@ -132,3 +133,9 @@ def test_what_a_kernel_or_a_guest_does_not_have_is_no_gap() -> None:
     assert states(context(memory=nothing, sysctls=kernel_settings(gone(), watchdog=gone()))) == {}
     assert states(context(hypervisor="KVM", governors=gone())) == {}
     assert states(context(governors=gone())) == {"/sys/devices/system/cpu/cpufreq": "missing"}
+
+
+def test_boot_files_that_may_not_be_read() -> None:
+    denied = gone(state=SourceState.DENIED)
+    for value in (denied, BootFiles(paths=(), unread=(denied,), asked=())):
+        assert states(edit(context(), "facts.boot_files", value)) == {"boot loader configuration": "denied"}
