@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from auditor.rules.allowed import THR_ALLOWED
 from auditor.rules.base import Rule
 from auditor.rules.cfs_bug import CFG_CFSBUG
 from auditor.rules.clock import CFG_CLOCK
@@ -71,6 +72,7 @@ RULES: tuple[Rule, ...] = (
     CFG_CSTATE,
     CFG_FREQ,
     RT_THROTTLE,
+    THR_ALLOWED,
     THR_OWNERS,
     THR_MULTI,
 )
