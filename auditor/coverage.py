@@ -58,7 +58,15 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/proc/*/limits, timers", next(_timers(ctx), None), "CPU timers that keep the tick can't be named"
     queues = _worse(*(config.workqueues for config in configs))
     yield "/sys/devices/virtual/workqueue/cpumask", queues, "where unbound kernel work may run is unknown"
+    sysctls = _worse(*map(_sysctls, configs))
+    yield "/proc/sys", sysctls, "lockup detectors and other kernel settings can't be judged"
+    yield "/sys/kernel/mm", _worse(*map(_memory, configs)), "transparent huge pages and KSM can't be judged"
+    clock = _worse(*(config.clock for config in configs))
+    yield "/sys/devices/system/clocksource", clock, "what reading the time costs is unknown"
+    frequency = None if _frequency_of_host(ctx, configs) else _worse(*(_frequency(ctx, config) for config in configs))
+    yield "/sys/devices/system/cpu/cpufreq", frequency, "who sets the frequency is unknown"
     yield "/sys/devices/system/cpu/cpu*/topology", _cores(ctx), "which CPUs share a core is unknown"
+    yield "boot loader configuration", _boot_files(ctx), "what the next boot is to isolate is unknown"
     yield "/proc/cmdline", facts.cmdline, "what was asked for at boot is unknown"
     yield from _kubelets(ctx)
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
@@ -129,6 +137,38 @@ def _rps(config: Config) -> object:
         values = [] if isinstance(rps, ProbeError) else [*rps.queues.values(), rps.default]
         return next((value for value in values if isinstance(value, ProbeError)), rps)
     return ProbeError(NET_DIR, f"more than {MAX_QUEUES} receive queues: not all were read")
+
+
+def _sysctls(config: Config) -> object:
+    """A setting that the kernel does not have is no gap."""
+    if isinstance(config.sysctls, ProbeError):
+        return config.sysctls
+    values = [*config.sysctls.numbers.values(), config.sysctls.watchdog_cpumask]
+    gaps = (value for value in values if isinstance(value, ProbeError) and value.state is not SourceState.MISSING)
+    return next(gaps, config.sysctls)
+
+
+def _memory(config: Config) -> object:
+    memory = config.memory
+    values = [] if isinstance(memory, ProbeError) else [memory.thp, memory.ksm_run]
+    return next((value for value in values if isinstance(value, ProbeError)), memory)
+
+
+def _frequency_of_host(ctx: Context, configs: list[Config]) -> bool:
+    """Whether this is a guest that has nothing to tell."""
+    missing = [isinstance(item.cpufreq, ProbeError) and item.cpufreq.state is SourceState.MISSING for item in configs]
+    return all(missing) and ctx.observation.facts.kernel.hypervisor not in (None, "unknown")
+
+
+def _frequency(ctx: Context, config: Config) -> object:
+    policies = config.cpufreq
+    values = [] if isinstance(policies, ProbeError) else [policies.get(cpu) for cpu in ctx.audited]
+    return next((value for value in values if isinstance(value, ProbeError)), policies)
+
+
+def _boot_files(ctx: Context) -> object:
+    files = ctx.observation.facts.boot_files
+    return files if isinstance(files, ProbeError) else next(iter(files.unread), files)
 
 
 def _partitions(isolation: Isolation) -> object:

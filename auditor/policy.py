@@ -47,6 +47,8 @@ LIMITS: Mapping[str, Limit] = {
     "IRQ.DEVICE": ANY,
     "IRQ.MANAGED": ANY,
     "IRQ.OTHER": Limit(warn=0.2, fail=1),
+    "NMI.PMI": Limit(warn=0.2, fail=1),
+    "MCE": ANY,
     "THR.FOREIGN": ANY,
     "THR.KBOUND": ANY,
     "THR.KUNBOUND": ANY,

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from probes.host import Host, ProbeError
+from probes.kernel_config import KernelConfig, read_kernel_config
 
 VIRTUAL_VENDORS = (
     "QEMU",
@@ -42,6 +43,7 @@ class Kernel:
     """None on bare metal, "unknown" where nothing tells."""
     hz: int | None
     """Ticks per second, None where the kernel's configuration can't be read."""
+    config: KernelConfig | None = None
 
 
 def read_kernel(host: Host, *, arch: str = "") -> Kernel:
@@ -51,6 +53,7 @@ def read_kernel(host: Host, *, arch: str = "") -> Kernel:
     """
     cpuinfo = _text(host, "proc/cpuinfo")
     release = _text(host, "proc/sys/kernel/osrelease")
+    config = _config(host, release)
     return Kernel(
         name=_text(host, "proc/sys/kernel/hostname"),
         release=release,
@@ -59,7 +62,8 @@ def read_kernel(host: Host, *, arch: str = "") -> Kernel:
         boot_id=_text(host, "proc/sys/kernel/random/boot_id"),
         cpu_model=_cpu_model(cpuinfo),
         hypervisor=_hypervisor(host, cpuinfo),
-        hz=_hz(host, release),
+        hz=config.hz if config else None,
+        config=config,
     )
 
 
@@ -90,11 +94,8 @@ def _hypervisor(host: Host, cpuinfo: str) -> str | None:
     return "unknown"
 
 
-def _hz(host: Host, release: str) -> int | None:
-    """CONFIG_HZ of the running kernel: Debian keeps its config in /boot, Fedora beside the modules."""
-    if not release or "/" in release:
+def _config(host: Host, release: str) -> KernelConfig | None:
+    try:
+        return read_kernel_config(host, release)
+    except ProbeError:
         return None
-    for path in (f"boot/config-{release}", f"lib/modules/{release}/config"):
-        if match := re.search(r"^CONFIG_HZ=([1-9][0-9]{0,4})$", _text(host, path), re.MULTILINE):
-            return int(match[1])
-    return None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from probes.boot_files import GRUB, KERNEL_CMDLINE, only_cmdlines
 from probes.host import MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
 from probes.irqbalance import FILES as IRQBALANCE_FILES
 from probes.irqbalance import only_variables
@@ -106,10 +107,12 @@ class Recorder:
 
 
 def _harmless(path: str, text: str) -> str:
-    """What may be kept: of environments, command lines and configurations, which may hold secrets, what is read."""
+    """What may be kept of what may hold secrets: environments, command lines, configurations. Only what is read."""
+    if path.startswith(GRUB):
+        return only_cmdlines(text)
     if path.startswith("proc/") and path.endswith("/environ"):
         return only_variables(text)
-    return text if path in IRQBALANCE_FILES else only_settings(path, text)
+    return text if path in (*IRQBALANCE_FILES, KERNEL_CMDLINE) else only_settings(path, text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

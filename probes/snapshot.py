@@ -6,9 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from probes.boot_files import BootFiles, read_boot_files
 from probes.cgroup_cpu import CgroupCpu, read_cgroup_cpu
+from probes.clocksource import CLOCK_DIR, Clocksource, read_clocksource
 from probes.cmdline import Cmdline, read_cmdline
 from probes.cpu_timers import CpuTimers, read_cpu_timers
+from probes.cpufreq import CPUFREQ_DIR, FrequencyPolicy, read_cpufreq
 from probes.cpuidle import CpuIdle, read_cpuidle, read_idle_driver
 from probes.cpustat import CpuStat, read_cpustat
 from probes.host import Host, ProbeError, SourceState
@@ -19,10 +22,13 @@ from probes.irqbalance import Irqbalance, read_irqbalance
 from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
 from probes.kubelet import Kubelet, kubelet_pids, read_installed, read_kubelets
+from probes.memory_settings import MM_DIR, MemorySettings, read_memory_settings
+from probes.pm_qos import DMA_LATENCY, PmQos, read_pm_qos
 from probes.pod_cgroups import PodCgroups, read_pod_cgroups
 from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
+from probes.sysctls import Sysctls, read_sysctls
 from probes.task_io import TaskIo
 from probes.threads import (
     KTHREADD,
@@ -43,6 +49,12 @@ from probes.workqueue import WORKQUEUE_DIR, Workqueues, read_workqueues
 T = TypeVar("T")
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 NO_WORKQUEUES = ProbeError(f"{WORKQUEUE_DIR}/cpumask", "not read", SourceState.MISSING)
+NO_CLOCK = ProbeError(CLOCK_DIR, "not read", SourceState.MISSING)
+NO_MEMORY = ProbeError(MM_DIR, "not read", SourceState.MISSING)
+NO_CPUFREQ = ProbeError(CPUFREQ_DIR, "not read", SourceState.MISSING)
+NO_PM_QOS = ProbeError(DMA_LATENCY, "not read", SourceState.MISSING)
+NO_BOOT_FILES = ProbeError("etc/default/grub", "not read", SourceState.MISSING)
+NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +65,7 @@ class Facts:
     topology: Topology
     cmdline: Cmdline | ProbeError
     idle_driver: str | ProbeError
+    boot_files: BootFiles | ProbeError = NO_BOOT_FILES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +78,11 @@ class Config:
     rps: Rps | ProbeError
     boot_id: str | ProbeError = ""
     workqueues: Workqueues | ProbeError = NO_WORKQUEUES
+    sysctls: Sysctls | ProbeError = NO_SYSCTLS
+    memory: MemorySettings | ProbeError = NO_MEMORY
+    clock: Clocksource | ProbeError = NO_CLOCK
+    cpufreq: Mapping[int, FrequencyPolicy | ProbeError] | ProbeError = NO_CPUFREQ
+    pm_qos: PmQos | ProbeError = NO_PM_QOS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,23 +170,31 @@ def attempt(read: Callable[[], T]) -> T | ProbeError:
 
 def read_facts(host: Host, *, arch: str = "") -> Facts:
     """Raises ProbeError only where the online CPUs can't be told: without them nothing can be audited."""
+    kernel = read_kernel(host, arch=arch)
     return Facts(
-        kernel=read_kernel(host, arch=arch),
+        kernel=kernel,
         topology=read_topology(host),
         cmdline=attempt(lambda: read_cmdline(host)),
         idle_driver=attempt(lambda: read_idle_driver(host)),
+        boot_files=read_boot_files(host, kernel.release),
     )
 
 
 def read_config(host: Host) -> Config:
     """Never raises."""
+    online = attempt(lambda: read_cpus(host, "online"))
     return Config(
-        online=attempt(lambda: read_cpus(host, "online")),
+        online=online,
         boot_id=attempt(lambda: host.read(BOOT_ID).strip()),
         isolation=read_isolation(host),
         affinity=attempt(lambda: read_irq_affinity(host)),
         rps=attempt(lambda: read_rps(host)),
         workqueues=attempt(lambda: read_workqueues(host)),
+        sysctls=attempt(lambda: read_sysctls(host)),
+        memory=read_memory_settings(host),
+        clock=attempt(lambda: read_clocksource(host)),
+        cpufreq=attempt(lambda: read_cpufreq(host)),
+        pm_qos=read_pm_qos(host, () if isinstance(online, ProbeError) else online),
     )
 
 

@@ -151,15 +151,31 @@ def settings(ctx: Context) -> tuple[Setting, ...]:
         ("rcu_nocbs", asked.asked_rcu_nocbs, _offload_threads(ctx), "/proc/*/status (rcuop/N)"),
         ("irqaffinity", asked.asked_irqaffinity, default, "/proc/irq/default_smp_affinity"),
     )
-    return tuple(
-        Setting(
-            name=name,
-            requested="-" if wanted is None else format_cpulist(wanted) or "none",
-            effective=_effective(effective),
-            path=path,
-        )
-        for name, wanted, effective, path in rows
+    return (
+        *(
+            Setting(
+                name=name,
+                requested="-" if wanted is None else format_cpulist(wanted) or "none",
+                effective=_effective(effective),
+                path=path,
+            )
+            for name, wanted, effective, path in rows
+        ),
+        *_flavour(ctx),
     )
+
+
+def _flavour(ctx: Context) -> Iterator[Setting]:
+    """What the kernel was built with, where its configuration can be read; else whether it is a real-time one."""
+    kernel = ctx.observation.facts.kernel
+    real_time = ["PREEMPT_RT"] if "PREEMPT_RT" in kernel.version else []
+    if kernel.config is None:
+        path, words = "/proc/sys/kernel/version", real_time
+    else:
+        hz = [f"HZ {kernel.config.hz}"] if kernel.config.hz else []
+        path, words = f"/{kernel.config.path}", [*hz, *sorted({*kernel.config.flags, *real_time})]
+    if words:
+        yield Setting(name="kernel", requested="-", effective=", ".join(words), path=path)
 
 
 def _effective(value: frozenset[int] | ProbeError | None) -> str:

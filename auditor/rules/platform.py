@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from auditor.context import Context
 from auditor.model import BAD, Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
@@ -19,23 +19,24 @@ def check_deep(ctx: Context, rule: Rule) -> Iterator[Finding]:
     for cpu in ctx.audited:
         states = ctx.delta.idle[cpu]
         if isinstance(states, ProbeError):
-            yield _no_states(ctx, rule, cpu, states)
+            yield without_states(ctx, rule, cpu, states)
             continue
-        deep = [state for state in states if state.latency_us > _budget(ctx)]
+        deep = [state for state in states if state.latency_us > deep_budget_us(ctx)]
         yield _judge_deep(ctx, rule, cpu, deep)
 
 
-def _budget(ctx: Context) -> int:
+def deep_budget_us(ctx: Context) -> int:
+    """States that take longer than this to leave are deep: the policy's wake-up budget, else its own limit."""
     budget = ctx.policy.wakeup_budget_us
     return ctx.policy.deep_latency_us if budget is None else budget
 
 
-def _no_states(ctx: Context, rule: Rule, cpu: int, error: ProbeError) -> Finding:
+def without_states(ctx: Context, rule: Rule, cpu: int, error: ProbeError, unit: str = "/s") -> Finding:
     """Without a driver the kernel enters no deep state by itself; what a hypervisor's host does is not seen inside."""
     driver, hypervisor = ctx.observation.facts.idle_driver, ctx.observation.facts.kernel.hypervisor
     if error.state is SourceState.MISSING and driver == "none" and hypervisor is None:
         return rule.finding(
-            Outcome.PASS, [cpu], observed=0, limit=0, unit="/s", detail="no cpuidle driver: only HLT or polling"
+            Outcome.PASS, [cpu], observed=0, limit=0, unit=unit, detail="no cpuidle driver: only HLT or polling"
         )
     if error.state is SourceState.MISSING and hypervisor not in (None, "unknown"):
         return rule.finding(Outcome.NOT_APPLICABLE, [cpu], detail="a guest without cpuidle: C-states are the host's")
@@ -64,9 +65,9 @@ def _judge_deep(ctx: Context, rule: Rule, cpu: int, deep: list[IdleDelta]) -> Fi
         unit="/s",
         detail=f"{names}; {share:.1%} of the time"
         if deep
-        else f"no state takes longer than {_budget(ctx)} µs to leave",
+        else f"no state takes longer than {deep_budget_us(ctx)} µs to leave",
         evidence=[_state_evidence(cpu, state) for state in deep],
-        fix=_fix(cpu) if outcome in BAD else None,
+        fix=shallow_fix(ctx, [cpu]) if outcome in BAD else None,
         origin="cstates",
     )
 
@@ -77,17 +78,19 @@ def _state_evidence(cpu: int, state: IdleDelta) -> Evidence:
     )
 
 
-def _fix(cpu: int) -> Fix:
-    loop = (
+def shallow_fix(ctx: Context, cpus: Iterable[int]) -> Fix:
+    """Bars the deep states of these CPUs."""
+    loops = [
         f"for s in /sys/devices/system/cpu/cpu{cpu}/cpuidle/state*; "
-        "do [ $(cat $s/latency) -gt 20 ] && echo %d | sudo tee $s/disable; done"
-    )
+        f"do [ $(cat $s/latency) -gt {deep_budget_us(ctx)} ] && echo %d | sudo tee $s/disable; done"
+        for cpu in cpus
+    ]
     return Fix(
         kind=FixKind.RUNTIME,
         text="bar the deep states on this CPU (reset by reboot and hotplug), "
         "or hold /dev/cpu_dma_latency open in the workload",
-        commands=(loop % 1,),
-        undo=loop % 0,
+        commands=tuple(loop % 1 for loop in loops),
+        undo="; ".join(loop % 0 for loop in loops),
     )
 
 

@@ -20,11 +20,14 @@ from auditor.policy import Policy
 from auditor.rules import BY_ID
 from auditor.targets import Targets
 from auditor.window import Observation
+from probes.boot_files import BootFiles
 from probes.cgroup_cpu import CgroupCpu, CpuGroup, levels
 from probes.cgroup_cpu_text import CpuLimit, Throttling
+from probes.clocksource import Clocksource
 from probes.cmdline import parse_cmdline
 from probes.cpu_manager_state import parse_cpu_manager_state
 from probes.cpu_timers import CpuTimers
+from probes.cpufreq import FrequencyPolicy
 from probes.cpuidle import CpuIdle, IdleState
 from probes.cpulist import format_cpulist
 from probes.cpustat import CpuStat, CpuTimes
@@ -37,11 +40,14 @@ from probes.isolation import Isolation, Partition
 from probes.kernel import Kernel
 from probes.kubelet import Kubelet
 from probes.kubelet_config import parse_kubelet_config
+from probes.memory_settings import MemorySettings
+from probes.pm_qos import PmQos
 from probes.pod_cgroups import PodCgroup, PodCgroups
 from probes.rps import Rps
 from probes.schedstat import CpuSched, SchedStat
 from probes.snapshot import Census, Config, Counters, Facts, Kubernetes, OwnLimits, Sample, Snapshot
 from probes.softirqs import Softirqs
+from probes.sysctls import Sysctls
 from probes.task_io import TaskIo
 from probes.threads import ThreadKey, ThreadRun, ThreadStatus
 from probes.topology import Topology
@@ -200,6 +206,11 @@ def observation(
     siblings: Mapping[int, frozenset[int]] | None = None,
     workqueues: Workqueues | ProbeError | None = None,
     kubernetes: Kubernetes | None = None,
+    sysctls: Sysctls | ProbeError | None = None,
+    memory: MemorySettings | None = None,
+    clock: Clocksource | None = None,
+    governors: Mapping[int, str] | ProbeError | None = None,
+    pm_qos: PmQos | ProbeError | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -217,6 +228,11 @@ def observation(
         affinity=IrqAffinities(irqs=affinity or {}, default=default_affinity, modes_tell=modes_tell),
         rps=rps or Rps(queues={}, default=None),
         workqueues=workqueues or queues(frozenset(control)),
+        sysctls=sysctls or kernel_settings(frozenset(control)),
+        memory=memory or MemorySettings(thp="madvise", collapsed=BASE, ksm_run=0),
+        cpufreq=frequency(everyone, governors or {}),
+        pm_qos=pm_qos or PmQos(resume_us=dict.fromkeys(everyone), dma_latency_us=None),
+        clock=clock or Clocksource(current="tsc", available=("tsc", "hpet")),
     )
     ends = []
     for after in (False, True):
@@ -264,6 +280,7 @@ def observation(
             ),
             cmdline=line if isinstance(line, ProbeError) else parse_cmdline(line + "\n"),
             idle_driver=idle_driver,
+            boot_files=BootFiles(paths=(), unread=(), asked=()),
         ),
         before=before,
         samples=tuple(_sample(people, at, window_s, schedstat=schedstat) for at in range(SAMPLES)),
@@ -374,6 +391,39 @@ def node(
 def queues(mask: frozenset[int], **given: Any) -> Workqueues:
     """Where unbound work may run."""
     return Workqueues(cpumask=mask, **{"isolated": None, "queues": {}, **given})
+
+
+def kernel_settings(watched: frozenset[int] | ProbeError, **given: int | ProbeError) -> Sysctls:
+    """A kernel's settings as it comes, but that the lockup detectors keep to these CPUs; names without ``kernel.``."""
+    numbers: dict[str, int | ProbeError] = {
+        "kernel.watchdog": 1,
+        "kernel.soft_watchdog": 1,
+        "kernel.nmi_watchdog": 1,
+        "kernel.watchdog_thresh": 10,
+        "vm.stat_interval": 10,
+        "kernel.numa_balancing": 0,
+        "kernel.sched_rt_runtime_us": -1,
+        "kernel.sched_rt_period_us": 1_000_000,
+    }
+    more = {("vm." if name == "stat_interval" else "kernel.") + name: value for name, value in given.items()}
+    assert more.keys() <= numbers.keys()
+    return Sysctls(numbers={**numbers, **more}, watchdog_cpumask=watched)
+
+
+def frequency(everyone: Iterable[int], governors: Mapping[int, str] | ProbeError) -> Any:
+    """A policy for each CPU; the governor is performance, or as given."""
+    if isinstance(governors, ProbeError):
+        return governors
+    return {
+        cpu: FrequencyPolicy(
+            path=f"sys/devices/system/cpu/cpufreq/policy{cpu}",
+            driver="acpi-cpufreq",
+            governor=governors.get(cpu, "performance"),
+            min_khz=800_000,
+            max_khz=3_000_000,
+        )
+        for cpu in everyone
+    }
 
 
 def irq(number: int, requested: frozenset[int], effective: frozenset[int] | None = None, **given: Any) -> IrqAffinity:

@@ -31,7 +31,9 @@ def test_every_rule_is_documented(entry: Entry) -> None:
     assert entry.why.endswith(".")
     assert entry.fix
     assert entry.sources
-    assert all(source.startswith(("/proc/", "/sys/", "/etc/", "/usr/lib/")) for source in entry.sources)
+    assert all(
+        source.startswith(("/proc/", "/sys/", "/etc/", "/usr/lib/", "/dev/", "/boot/")) for source in entry.sources
+    )
     assert entry.warns or entry.fails
     assert (entry.decisive == "at times") is bool(entry.decides)
     assert "{" not in entry.warns + entry.fails
@@ -64,11 +66,10 @@ def test_an_entry_whole() -> None:
         thresholds=Thresholds(warn=0.2, fail=1, unit="/s"),
         warns="above 0.2/s",
         fails="above 1/s, by the lower 95 % bound of the rate",
-        why="NMIs and PMU interrupts (perf, the hard-lockup watchdog: about one in ten seconds), machine-check polls "
-        "(one in five minutes), thermal events, posted and hypervisor interrupts. Few are information; a stream of "
-        "them is noise.",
+        why="Interrupts that no other rule judges: posted and hypervisor interrupts, spurious ones, IPIs that share a "
+        "row. Few are information; a stream of them is noise.",
         sources=("/proc/interrupts",),
-        fix="stop perf and profilers; nmi_watchdog=0 ends the hard-lockup watchdog",
+        fix="see which row grows; posted and hypervisor interrupts come of virtual machines on this CPU",
     )
 
 

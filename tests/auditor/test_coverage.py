@@ -10,11 +10,13 @@ import pytest
 from auditor.context import Context
 from auditor.coverage import coverage
 from auditor.model import Coverage
+from probes.boot_files import BootFiles
 from probes.cpu_timers import CpuTimers
 from probes.host import SourceState
 from probes.irqbalance import Ban, Irqbalance
+from probes.memory_settings import MemorySettings
 from probes.rps import Rps
-from tests.auditor.build import Thread, context, edit, gone, irq
+from tests.auditor.build import Thread, context, edit, gone, irq, kernel_settings
 
 
 def states(ctx: Context) -> dict[str, str]:
@@ -42,6 +44,10 @@ def test_all_is_read() -> None:
         ("config.isolation.nohz_full", "/sys/devices/system/cpu/nohz_full"),
         ("config.isolation.partitions", "/sys/fs/cgroup cpuset partitions"),
         ("config.workqueues", "/sys/devices/virtual/workqueue/cpumask"),
+        ("config.sysctls", "/proc/sys"),
+        ("config.memory", "/sys/kernel/mm"),
+        ("config.clock", "/sys/devices/system/clocksource"),
+        ("config.cpufreq", "/sys/devices/system/cpu/cpufreq"),
     ],
 )
 def test_a_source_that_is_missing_at_either_end(end: str, path: str, source: str) -> None:
@@ -107,3 +113,29 @@ def test_queues_of_the_network_that_were_not_all_read() -> None:
         (replace(masks, cut=True), "malformed"),
     ):
         assert states(context(rps=value)) == {"/sys/class/net/*/queues": state}
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_one_setting_of_many(end: str) -> None:
+    denied = gone(state=SourceState.DENIED)
+    ctx = context()
+    values: dict[str, tuple[object, str]] = {
+        "sysctls": (kernel_settings(frozenset(), watchdog=denied), "/proc/sys"),
+        "memory": (MemorySettings(thp=denied, collapsed=0, ksm_run=0), "/sys/kernel/mm"),
+        "cpufreq": ({1: denied}, "/sys/devices/system/cpu/cpufreq"),
+    }
+    for name, (value, source) in values.items():
+        assert states(edit(ctx, f"{end}.config.{name}", value)) == {source: "denied"}
+
+
+def test_what_a_kernel_or_a_guest_does_not_have_is_no_gap() -> None:
+    nothing = MemorySettings(thp=None, collapsed=gone(), ksm_run=None)
+    assert states(context(memory=nothing, sysctls=kernel_settings(gone(), watchdog=gone()))) == {}
+    assert states(context(hypervisor="KVM", governors=gone())) == {}
+    assert states(context(governors=gone())) == {"/sys/devices/system/cpu/cpufreq": "missing"}
+
+
+def test_boot_files_that_may_not_be_read() -> None:
+    denied = gone(state=SourceState.DENIED)
+    for value in (denied, BootFiles(paths=(), unread=(denied,), asked=())):
+        assert states(edit(context(), "facts.boot_files", value)) == {"boot loader configuration": "denied"}

@@ -12,6 +12,7 @@ from zlib import crc32
 from probes.cpulist import format_cpulist
 from probes.record import SCHEMA
 from tests.hosts import kernel_text as kernel
+from tests.hosts.settings import settings
 
 WINDOW_US = 40_000_000
 T0_NS = 8_123_456_000_000
@@ -21,7 +22,7 @@ AFTER_RUNS_US, AFTER_CENSUS_US = WINDOW_US + 1_000, WINDOW_US + 6_000
 SAMPLES_US = (1_000, *range(4_000_000, WINDOW_US, 4_000_000), WINDOW_US - 200)
 """Every four seconds: a run samples every second, a file that lies here need not."""
 PHASES = ("t0", *(f"samples/{number:04d}" for number in range(1, len(SAMPLES_US) + 1)), "t1")
-BUNDLED = re.compile(r"proc/(\d+|irq)/|sys/devices/system/cpu/cpu\d+/|sys/devices/system/cpu/cpuidle/")
+BUNDLED = re.compile(r"proc/(\d+|irq)/|sys/devices/system/cpu/cpu\d+/|sys/devices/system/cpu/(cpuidle|cpufreq)/")
 CPU_DIR = "sys/devices/system/cpu"
 
 CpuSet = frozenset[int]
@@ -211,6 +212,7 @@ def _end(machine: Machine, phase: str, now: int, census: int, runs: int) -> dict
     files.update(machine.cgroups)
     files.update(_affinities(machine))
     files.update(_cpuidle(machine, phase, now))
+    files.update(settings(machine.online(phase), machine.isolated))
     for thread in machine.threads:
         if thread.gone_us is None or thread.gone_us > runs:
             files.update(_thread(machine, thread, phase, census, runs))

@@ -185,7 +185,7 @@ def test_foreign_threads_are_named() -> None:
 
 def test_readiness_is_limited_by_the_c_states() -> None:
     audit = audit_of(BEFORE)
-    assert (audit.readiness.status, audit.readiness.reason) == (Readiness.LIMITED, "deep C-states")
+    assert (audit.readiness.status, audit.readiness.reason) == (Readiness.LIMITED, "deep C-states, open C-states")
     deep = one(audit, "CST.DEEP", 1)
     assert deep.axis is Axis.READINESS
     assert deep.observed == (2_214 + 1_103) / 40

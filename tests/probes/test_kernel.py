@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from probes.host import DictHost, TreeHost
 from probes.kernel import Kernel, read_kernel
+from probes.kernel_config import KernelConfig
 
 SYS = "proc/sys/kernel"
 X86 = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu lm tsc{more}\n\nprocessor\t: 1\n"
@@ -35,6 +36,7 @@ def test_a_full_host() -> None:
         cpu_model="Some CPU @ 2 GHz",
         hypervisor=None,
         hz=250,
+        config=KernelConfig(path="boot/config-6.8.0-45-generic", hz=250, flags=frozenset()),
     )
 
 

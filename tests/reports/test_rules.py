@@ -68,7 +68,7 @@ def test_the_document_whole() -> None:
         '      "sources": [\n'
         '        "/proc/interrupts"\n'
         "      ],\n"
-        '      "fix": "stop perf and profilers; nmi_watchdog=0 ends the hard-lockup watchdog"\n'
+        '      "fix": "see which row grows; posted and hypervisor interrupts come of virtual machines on this CPU"\n'
         "    }\n"
         "  ]\n"
         "}\n"

@@ -10,6 +10,7 @@ import pytest
 from auditor.model import Evidence, Outcome, Setting
 from auditor.rules.config import settings
 from probes.host import SourceState
+from probes.kernel_config import KernelConfig
 from tests.auditor.build import Thread, context, cpus, edit, findings, gone, only, outcomes
 
 RCUO = Thread(tid=30, name="rcuop/1", kernel=True, on=cpus(0))
@@ -178,3 +179,23 @@ def test_settings_that_nobody_asked_for_or_nobody_can_read() -> None:
     assert settings(context(cmdline=gone("proc/cmdline"))) == (
         Setting(name="command line", requested="unknown (missing for this test)", effective="", path="/proc/cmdline"),
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "expected"),
+    [
+        (None, "#1 SMP", []),
+        (None, "#1 SMP PREEMPT_RT Debian", [("PREEMPT_RT", "/proc/sys/kernel/version")]),
+        (KernelConfig(path="boot/config-6", hz=None, flags=frozenset()), "#1", []),
+        (
+            KernelConfig(path="boot/config-6", hz=250, flags=frozenset({"RCU_NOCB_CPU", "NO_HZ_FULL"})),
+            "#1 SMP PREEMPT_RT",
+            [("HZ 250, NO_HZ_FULL, PREEMPT_RT, RCU_NOCB_CPU", "/boot/config-6")],
+        ),
+    ],
+)
+def test_what_the_kernel_was_built_with(
+    config: KernelConfig | None, version: str, expected: list[tuple[str, str]]
+) -> None:
+    ctx = edit(edit(context(), "facts.kernel.config", config), "facts.kernel.version", version)
+    assert [(item.effective, item.path) for item in settings(ctx) if item.name == "kernel"] == expected
