@@ -19,7 +19,7 @@ COMMANDS = ("kubelet", "server", "agent")
 NOT_KEPT = '["not kept: no map of names"]\n'
 """Stands for what can't be read either: it is malformed to every reader, as the original was."""
 _ARGV = re.compile(r"proc/\d+/cmdline", re.ASCII)
-_KERNELS = re.compile(r"(?:proc/(?!\d+/root/)|sys/|boot/|lib/modules/)", re.ASCII)
+_KERNELS = re.compile(r"(?:proc/(?!\d+/root/)|sys/|dev/|boot/|lib/modules/)", re.ASCII)
 _KEPT_KEYS = KEYS | {"kind", "apiVersion"}
 
 
