@@ -1,8 +1,4 @@
-"""Guests in the background: a test asks for the result of a boot that is on its way already.
-
-Two run side by side, and a third beside them where it is light: guests that wait for their window to pass leave a third
-of two host CPUs idle, and three that work starve each other.
-"""
+"""Guests in the background, two side by side: a test asks for the result of a boot that is on its way already."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from typing import Protocol
 from tests.node.node import Node, NodeResult
 
 SIDE_BY_SIDE = 2
+"""On two host CPUs. A third one keeps them busy all the time, and the whole set takes as long: each guest is slower."""
 # On a tmpfs no device interrupt flows: the load of the audit writes to the disk.
 SCRATCH = MappingProxyType({"CPU_AUDIT_SCRATCH": "/scratch"})
 
@@ -52,8 +49,6 @@ class Scenario:
     tcg: str = "multi"
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 600
-    light: bool = False
-    """One audit of idle CPUs: it may run beside two others."""
 
     def run(self, job: Path) -> NodeResult:
         """Raises GuestDied where it died twice, NodeTimeout where it took too long."""
@@ -75,15 +70,13 @@ class Fleet:
     def __init__(self, directory: Path, guests: int = SIDE_BY_SIDE) -> None:
         self._directory = directory
         self._pool = ThreadPoolExecutor(guests)
-        self._third = ThreadPoolExecutor(1)
         self._boots: dict[str, Future[NodeResult]] = {}
 
     def order(self, scenarios: Iterable[Bootable]) -> None:
         """Each name once, however many tests look at it."""
         for scenario in scenarios:
             if scenario.name not in self._boots:
-                pool = self._third if isinstance(scenario, Scenario) and scenario.light else self._pool
-                self._boots[scenario.name] = pool.submit(scenario.run, self._directory / scenario.name)
+                self._boots[scenario.name] = self._pool.submit(scenario.run, self._directory / scenario.name)
 
     def result(self, scenario: Bootable) -> NodeResult:
         """Raises what its run raised: a guest that died is an error of the test's set-up, not a failed test."""
@@ -92,6 +85,4 @@ class Fleet:
 
     def close(self) -> None:
         """Waits for the guests that run; those still waiting never start."""
-        self._third.shutdown(wait=False, cancel_futures=True)
         self._pool.shutdown(cancel_futures=True)
-        self._third.shutdown()

@@ -81,6 +81,9 @@ def test_booted_with_that_line_an_idle_cpu_is_isolated(loop: NodeResult) -> None
     assert idle.text.startswith("isolated (guest view)  CPUs 1,5 on node")
     assert "no disturbance visible to these counters in" in " ".join(idle.text.split())
     assert idle.document["boot_line"] is None
+    assert [cpu["regime"] for cpu in idle.document["activity"]["cpus"].values()] == ["idle", "idle"]
+    assert idle.outcomes("TICK.LOC") == ["not-applicable", "not-applicable"]
+    assert "the tick was not judged" in idle.document["verdict"]["bounds"]
     assert idle.document["window"]["load"].startswith("stress-ng")
 
 

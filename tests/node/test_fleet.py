@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.errors import GuestDied
-from tests.node.fleet import Bootable, Fleet, Scenario
+from tests.node.fleet import Fleet
 from tests.node.node import NodeResult
 
 
@@ -52,21 +52,6 @@ def test_two_run_side_by_side(tmp_path: Path) -> None:
     scenarios = [Played("a", boot), Played("b", boot)]
     fleet.order(scenarios)
     assert [fleet.result(scenario).code for scenario in scenarios] == [0, 0]
-    fleet.close()
-
-
-def test_a_light_one_runs_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    three = threading.Barrier(3, timeout=30)
-
-    def boot(job: Path) -> NodeResult:
-        three.wait()
-        return _result(job)
-
-    monkeypatch.setattr(Scenario, "run", lambda self, job: boot(job))
-    fleet = Fleet(tmp_path)
-    scenarios: list[Bootable] = [Scenario(name="light", script="", light=True), Played("a", boot), Played("b", boot)]
-    fleet.order(scenarios)
-    assert [fleet.result(scenario).code for scenario in scenarios] == [0, 0, 0]
     fleet.close()
 
 

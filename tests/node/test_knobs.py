@@ -69,7 +69,6 @@ def scenario(kernel: str, name: str) -> Scenario:
         kernel=kernel,
         append=VARIANTS[name].append,
         script="\n".join([NOISE, *audits]),
-        light=len(audits) == 1,
     )
 
 
@@ -81,7 +80,6 @@ def queues(kernel: str, flags: str) -> Scenario:
         append=f"isolcpus={flags},3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2 {TSC}",
         queues=2,
         script="\n".join([NOISE, audit("idle", cpus="3")]),
-        light=True,
     )
 
 

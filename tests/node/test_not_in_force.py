@@ -75,7 +75,7 @@ OTHERS = "isolcpus=2"
 def scenario(kernel: str, name: str, append: str) -> Scenario:
     """One audit beside a noisy host."""
     script = "\n".join([NOISE, audit("audit")])
-    return Scenario(name=f"{name}-{kernel}", kernel=kernel, append=f"{TSC} {append}", script=script, light=True)
+    return Scenario(name=f"{name}-{kernel}", kernel=kernel, append=f"{TSC} {append}", script=script)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""What the own workload does decides what can be judged: a spinner, a sleeper, a poller, an idle CPU, two threads."""
+"""What the own workload does decides what can be judged: a sleeper, a poller, two threads.
+
+Idle CPUs and the tool's own spinner are part of test_first_light.py, on the same kernels.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,6 @@ def with_workload(name: str, program: str, cpus: str = "") -> str:
 def scenario(kernel: str) -> Scenario:
     lines = [
         NOISE,
-        audit("idle"),
-        audit("spinner", "--work", "spin"),
         with_workload("sleeper", SLEEPER),
         with_workload("poller", POLLER, "1"),
         with_workload("two", TWO.format(first="[1]", second="[3]")),
@@ -63,23 +64,6 @@ def regimes(guest: NodeResult) -> NodeResult:
 def regime(found: Judged, cpu: int) -> str:
     """How the CPU spent the window."""
     return str(found.document["activity"]["cpus"][str(cpu)]["regime"])
-
-
-def test_an_idle_cpu_is_isolated_and_its_tick_is_not_judged(regimes: NodeResult) -> None:
-    found = judged(regimes, "idle")
-    assert (found.status, found.code) == ("isolated", 0), found.failed()
-    assert [regime(found, cpu) for cpu in (1, 3)] == ["idle", "idle"]
-    assert found.outcomes("TICK.LOC") == ["not-applicable", "not-applicable"]
-    assert "the tick was not judged" in found.document["verdict"]["bounds"]
-
-
-def test_the_tick_of_a_spinner_stops(regimes: NodeResult) -> None:
-    found = judged(regimes, "spinner")
-    assert found.failed() == []
-    assert found.status in ("isolated", "disturbed")  # 6.12 keeps the fair server's triple, a warning
-    assert found.code == 0
-    assert [regime(found, cpu) for cpu in (1, 3)] == ["spinner", "spinner"]
-    assert found.outcomes("TICK.LOC") == ["pass", "pass"]
 
 
 def test_the_wake_ups_of_a_sleeper_are_its_own(regimes: NodeResult) -> None:

@@ -150,7 +150,7 @@ def test_a_directory_that_stays_is_reported(run_dir: Path, monkeypatch: pytest.M
 
 
 def test_result_and_scratch(run_dir: Path, tmp_path: Path) -> None:
-    wanted = replace(command("sh", "-c", "echo 42 > out; sleep 60"), scratch=str(tmp_path), result="out")
+    wanted = replace(command("sh", "-c", "echo 42 > part; mv part out; sleep 60"), scratch=str(tmp_path), result="out")
     with start(wanted) as running:
         assert os.path.dirname(running.directory) == str(tmp_path)
         assert leftovers.wait_until(Path(running.directory, "out").exists, 5.0)
