@@ -131,7 +131,7 @@ def overall(cpu_verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def readiness(findings: Iterable[Finding]) -> ReadinessVerdict:
-    """The readiness axis: fail, then warn or nothing judged, then ready."""
+    """The readiness axis: fail, then warn or nothing judged, then ready. Settings that pass make nobody ready alone."""
     mine = [finding for finding in findings if finding.axis is Axis.READINESS]
     waivers = counted(mine, Axis.READINESS)
     failed = [finding for finding in mine if finding.outcome is Outcome.FAIL]
@@ -141,7 +141,7 @@ def readiness(findings: Iterable[Finding]) -> ReadinessVerdict:
         return ReadinessVerdict(status=Readiness.LIMITED, reason=_subjects(found), waivers=waivers)
     if undecided := [finding for finding in mine if finding.outcome in OPEN]:
         return ReadinessVerdict(status=Readiness.LIMITED, reason=f"not decided: {_subjects(undecided)}")
-    if not [finding for finding in mine if finding.outcome is Outcome.PASS]:
+    if not [finding for finding in mine if finding.outcome is Outcome.PASS and finding.kind is not Kind.RISK]:
         return ReadinessVerdict(status=Readiness.LIMITED, reason="nothing to judge it by is visible here")
     return ReadinessVerdict(status=Readiness.READY, reason="no limit found")
 

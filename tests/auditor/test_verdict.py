@@ -167,6 +167,15 @@ def test_readiness(outcomes: tuple[str, ...], status: Readiness, reason: str) ->
     assert (found.status, found.reason) == (status, reason)
 
 
+def test_settings_that_pass_make_nobody_ready_alone() -> None:
+    settings = [BY_ID[rule].finding(Outcome.PASS, [1]) for rule in ("CFG.CLOCK", "CFG.THP", "CFG.KSM")]
+    assert readiness(settings).status is Readiness.LIMITED
+    assert readiness([*settings, cst(Outcome.PASS)]).status is Readiness.READY
+    assert readiness([cst(Outcome.PASS), BY_ID["CFG.CLOCK"].finding(Outcome.UNKNOWN, [1])]).reason == (
+        "not decided: clock source"
+    )
+
+
 @pytest.mark.parametrize(
     ("status", "ready", "strict", "code"),
     [
