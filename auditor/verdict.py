@@ -141,7 +141,7 @@ def readiness(findings: Iterable[Finding]) -> ReadinessVerdict:
         return ReadinessVerdict(status=Readiness.LIMITED, reason=_subjects(found), waivers=waivers)
     if undecided := [finding for finding in mine if finding.outcome in OPEN]:
         return ReadinessVerdict(status=Readiness.LIMITED, reason=f"not decided: {_subjects(undecided)}")
-    if not [finding for finding in mine if finding.outcome is Outcome.PASS]:
+    if not [finding for finding in mine if finding.outcome is Outcome.PASS and finding.kind is not Kind.RISK]:
         return ReadinessVerdict(status=Readiness.LIMITED, reason="nothing to judge it by is visible here")
     return ReadinessVerdict(status=Readiness.READY, reason="no limit found")
 
