@@ -163,6 +163,12 @@ def state_evidence(view: KubeletView, field: str, cpus: Iterable[int]) -> Eviden
     return Evidence(path=f"/{view.kubelet.state_path}", field=field, value=format_cpulist(cpus))
 
 
+def policy_evidence(view: KubeletView) -> Evidence:
+    """The policy of the state."""
+    value = None if isinstance(view.state, ProbeError) else view.state.policy
+    return Evidence(path=f"/{view.kubelet.state_path}", field="policyName", value=value)
+
+
 def unit_of(ctx: Context, view: KubeletView) -> str | None:
     """The system unit that a kubelet runs in; None where that is another system's, or can't be told."""
     census, kubelet = ctx.census, view.kubelet

@@ -14,8 +14,10 @@ from auditor.rules.kube import (
     CPUSETS,
     STATE_FILES,
     conclude,
+    is_static,
     label_of,
     listed,
+    policy_evidence,
     pool_leaves,
     renew_fix,
     state_evidence,
@@ -84,7 +86,7 @@ def _isolated_in_pool(ctx: Context, rule: Rule, view: KubeletView, cpus: frozens
             detail=f"isolated CPUs {format_cpulist(cpus)} are in the kubelet's shared pool: nothing moves a thread "
             f"away that gets there; {seen}",
             evidence=[
-                state_evidence(view, "defaultCpuSet", cpus),
+                state_evidence(view, "defaultCpuSet", cpus) if is_static(view) else policy_evidence(view),
                 Evidence(path=BOOT, field="list", value=format_cpulist(cpus)),
             ],
             fix=Fix(

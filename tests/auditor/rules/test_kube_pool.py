@@ -58,6 +58,8 @@ def test_an_isolated_cpu_in_the_pool() -> None:
         Evidence(path=ISOLATED, field="list", value="1"),
     )
     assert found.fix is not None
+    none = only(on(WEB, text=state("", policy="none")), "KUBE.POOL")
+    assert none.evidence[0] == Evidence(path=f"/{STATE_PATH}", field="policyName", value="none")
     alone = only(on(pod_cgroup(cpus(0), **OTHERS), text=state("0-1")), "KUBE.POOL")
     assert alone.detail.endswith("; no container has them now")
     dark = context(kubernetes=node(kubelet(state=state("0-1")), containers=gone("sys/fs/cgroup")))
