@@ -126,6 +126,11 @@ def _top(path: str) -> str:
     return "" if at is None or ".." in parts else "/".join(parts[: at + 1])
 
 
+def in_pod(path: str) -> bool:
+    """Whether a cgroup, as /proc/PID/cgroup names it, is one of pods."""
+    return bool(_top(path))
+
+
 def _walk(host: Host, tops: list[str]) -> tuple[list[tuple[str, str, str]], bool, bool]:
     """Pod, id and directory of each container; whether some may be missing; whether there is any of the tops."""
     found: list[tuple[str, str, str]] = []

@@ -17,6 +17,15 @@ from auditor.rules.hardware import MCE
 from auditor.rules.ipi import IPI_RULES
 from auditor.rules.irq import CFG_IRQAFF, IRQ_DEVICE, IRQ_MANAGED
 from auditor.rules.irqbalance import CFG_IRQBALANCE
+from auditor.rules.kube_affinity import KUBE_AFFINITY
+from auditor.rules.kube_cores import KUBE_NUMA, KUBE_SMT
+from auditor.rules.kube_drift import KUBE_DRIFT
+from auditor.rules.kube_host import KUBE_HOST
+from auditor.rules.kube_policy import KUBE_POLICY, KUBE_RESERVED
+from auditor.rules.kube_pool import KUBE_POOL
+from auditor.rules.kube_quota import KUBE_QUOTA
+from auditor.rules.kube_shared import KUBE_SHARED
+from auditor.rules.kube_state import KUBE_STALE, KUBE_STATE
 from auditor.rules.managed import CFG_MIRQ
 from auditor.rules.memory import CFG_KSM, CFG_THP
 from auditor.rules.multi import THR_MULTI
@@ -75,6 +84,18 @@ RULES: tuple[Rule, ...] = (
     THR_ALLOWED,
     THR_OWNERS,
     THR_MULTI,
+    KUBE_STATE,
+    KUBE_STALE,
+    KUBE_DRIFT,
+    KUBE_POLICY,
+    KUBE_RESERVED,
+    KUBE_POOL,
+    KUBE_SMT,
+    KUBE_NUMA,
+    KUBE_QUOTA,
+    KUBE_HOST,
+    KUBE_SHARED,
+    KUBE_AFFINITY,
 )
 """An explicit tuple: nothing registers itself by being imported."""
 

@@ -204,7 +204,7 @@ def test_isolated_with_its_bound() -> None:
     assert audit.verdict.bounds.endswith("not seen: SMI, cache and memory contention")
     assert audit.next_command is None
     for cpu in (1, 5):
-        assert rules_with(audit, cpu, *BAD) == {"CFG.MIRQ"}
+        assert rules_with(audit, cpu, *BAD) == {"CFG.MIRQ", "KUBE.POLICY", "KUBE.POOL"}
     assert {line.state for line in audit.coverage} == {"read"}
 
 
