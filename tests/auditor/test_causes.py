@@ -35,7 +35,7 @@ def test_with_nothing_measured_failures_come_before_warnings_and_then_names() ->
     assert [(cause.title, cause.share) for cause in causes] == [("c", None), ("d", None), ("a", None), ("b", None)]
 
 
-def test_only_what_failed_or_warned_on_the_isolation_axis_and_has_an_origin() -> None:
+def test_only_what_failed_or_warned_and_has_an_origin() -> None:
     assert (
         rank(
             [
