@@ -145,6 +145,6 @@ def test_arm64_can_not_isolate_the_cpu_that_boots() -> None:
 
 
 def test_on_arm64_all_that_can_be_in_force_is() -> None:
-    given = {"audited": (0, 3), "control": (1, 2), "isolated": cpus(3), "nohz_full": cpus(3)}
+    given: dict[str, Any] = {"audited": (0, 3), "control": (1, 2), "isolated": cpus(3), "nohz_full": cpus(3)}
     line = "isolcpus=domain,managed_irq,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2"
     assert in_force(on_arm64(**given, cmdline=line, default_affinity=cpus(0, 1, 2)))

@@ -202,7 +202,7 @@ def test_what_the_kernel_was_built_with(
 
 
 def test_a_parameter_that_is_not_in_force_is_part_of_what_it_lets_in() -> None:
-    asks = {"cmdline": "isolcpus=managed-irq,1 nohz_full=1-99", "isolated": cpus(), "nohz_full": cpus()}
+    asks: dict[str, Any] = {"cmdline": "isolcpus=managed-irq,1 nohz_full=1-99", "isolated": cpus(), "nohz_full": cpus()}
     found = {f.title.partition(": ")[2]: f.origin for f in findings(context(**asks), "CFG.CMDLINE")}
     assert found == {"isolcpus": "door:domain", "nohz_full": "tick"}
     (lost,) = findings(context(cmdline="isolcpus=1", isolated=cpus(), nohz_full=cpus()), "CFG.CMDLINE")

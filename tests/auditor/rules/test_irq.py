@@ -278,7 +278,10 @@ def test_where_new_interrupts_will_go_is_unknown_without_proc_irq() -> None:
 
 
 def test_an_irqaffinity_that_names_the_cpu_is_told_as_the_reason() -> None:
-    given = {"default_affinity": cpus(0, 1), "cmdline": "isolcpus=domain,managed_irq,1 nohz_full=1 irqaffinity=0-1"}
+    given: dict[str, Any] = {
+        "default_affinity": cpus(0, 1),
+        "cmdline": "isolcpus=domain,managed_irq,1 nohz_full=1 irqaffinity=0-1",
+    }
     found = only(context(**given), "CFG.IRQAFF")
     assert found.detail == "new interrupts may go to CPUs 0-1: irqaffinity=0-1 at boot names this CPU"
     assert found.origin == "door:irq"

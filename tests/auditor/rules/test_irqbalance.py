@@ -165,7 +165,7 @@ def test_a_denied_environment_keeps_what_the_file_says() -> None:
 def test_what_is_steered_away_is_kept_away_first() -> None:
     """A running irqbalance that does not keep off moves it back within ten seconds."""
     here = {30: irq(30, cpus(1))}
-    given = {"rows": {"30 eth0": {1: 50}}, "affinity": here}
+    given: dict[str, Any] = {"rows": {"30 eth0": {1: 50}}, "affinity": here}
     steer = "echo 0 | sudo tee /proc/irq/30/smp_affinity_list"
     fix = only(context(balancers=running(ban(5)), **given), "IRQ.AFFINITY").fix
     assert fix is not None
