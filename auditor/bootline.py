@@ -20,14 +20,24 @@ def boot_parameters(ctx: Context) -> Mapping[str, str]:
     parameter; a kernel without CONFIG_NO_HZ_FULL has no nohz_full file and gets no such parameter; before 4.15 there
     were no flags.
     """
-    cpus = format_cpulist(ctx.targets.audited)
-    flags = _flags(ctx)
+    audited = _can_be_isolated(ctx)
+    cpus, flags = format_cpulist(audited), _flags(ctx)
     line = {"isolcpus": f"{flags},{cpus}" if flags else cpus}
     if has_nohz_full(ctx):
         line["nohz_full"] = cpus
     line["rcu_nocbs"] = cpus
-    line["irqaffinity"] = format_cpulist(ctx.targets.housekeeping)
+    line["irqaffinity"] = format_cpulist(ctx.targets.housekeeping | (ctx.targets.audited - audited))
     return line
+
+
+def _can_be_isolated(ctx: Context) -> frozenset[int]:
+    """The audited CPUs; on arm64 without the boot CPU.
+
+    There it is the only present one when isolcpus= and nohz_full= are read, and housekeeping must keep a present CPU
+    (kernel/sched/isolation.c housekeeping_setup): asked for it, the kernel leaves it out.
+    """
+    audited = ctx.targets.audited
+    return audited - {BOOT_CPU} or audited if ctx.observation.facts.kernel.arch == "aarch64" else audited
 
 
 def _flags(ctx: Context) -> str:
@@ -59,7 +69,7 @@ def in_force(ctx: Context) -> bool:
 
     The boot CPU can't be had: the kernel takes it out of nohz_full, and irqaffinity always includes it.
     """
-    config, line, audited = ctx.observation.after.config, boot_parameters(ctx), ctx.targets.audited
+    config, line, audited = ctx.observation.after.config, boot_parameters(ctx), _can_be_isolated(ctx)
     default = config.affinity if isinstance(config.affinity, ProbeError) else config.affinity.default
     try:
         asked = requested(ctx)
@@ -82,9 +92,10 @@ def boot_fix(ctx: Context, text: str = "isolate these CPUs at boot") -> Fix:
     if in_force(ctx):
         return Fix(kind=FixKind.RUNTIME, text=text)
     parameters = boot_parameters(ctx)
+    lost = "" if _can_be_isolated(ctx) == ctx.targets.audited else f" (CPU {BOOT_CPU} boots: arm64 can't isolate it)"
     return Fix(
         kind=FixKind.BOOT,
-        text=f"{text}: {boot_line(parameters)}",
+        text=f"{text}: {boot_line(parameters)}{lost}",
         boot=parameters,
         undo="remove the parameters and reboot",
         reboot=True,

@@ -5,23 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from auditor.model import BAD, Axis, Cause, Finding
+from auditor.model import BAD, Axis, Cause, Finding, Kind, Outcome
 
 
 def rank(findings: Iterable[Finding]) -> tuple[Cause, ...]:
-    """Causes of what failed or warned on the isolation axis: most disturbance first, last what is only an open door.
+    """Causes of what failed or warned: most disturbance first, last what is only an open door.
 
-    ``share`` is the part of all time that these findings take from the CPUs, nominal (auditor/policy.py WEIGHT_US) or
-    measured; None where nothing was measured. ``per_second`` counts events.
+    ``share`` is the part of all time that these findings take from the CPUs or from the own threads, nominal
+    (auditor/policy.py WEIGHT_US) or measured; None where nothing was measured. ``per_second`` counts events.
     """
     groups: dict[str, list[Finding]] = {}
     for finding in findings:
-        if finding.origin and finding.outcome in BAD and finding.axis is Axis.ISOLATION:
+        if finding.origin and _disturbs(finding):
             groups.setdefault(finding.origin, []).append(finding)
+    # A risk tells why a door is open or a tick runs; where neither is so, it explains nothing.
+    groups = {origin: members for origin, members in groups.items() if any(map(_came_true, members))}
     # fsum: plain sum() rounds otherwise from Python 3.12 on, and a report must read the same everywhere.
     total = math.fsum(finding.cost_us_per_s for members in groups.values() for finding in members)
     causes = [(_severity(members), _cause(members, total)) for members in groups.values()]
     return tuple(cause for _, cause in sorted(causes, key=lambda item: (-(item[1].share or 0), item[0], item[1].title)))
+
+
+def _disturbs(finding: Finding) -> bool:
+    """On the readiness axis only what failed: a limit that ran out stalls the own threads, one that did not may."""
+    return finding.outcome in (BAD if finding.axis is Axis.ISOLATION else (Outcome.FAIL,))
+
+
+def _came_true(finding: Finding) -> bool:
+    return finding.kind is not Kind.RISK
 
 
 def _severity(members: Sequence[Finding]) -> int:
@@ -30,8 +41,7 @@ def _severity(members: Sequence[Finding]) -> int:
 
 def _cause(members: list[Finding], total: float) -> Cause:
     taken = math.fsum(finding.cost_us_per_s for finding in members)
-    # The interrupt before the thread that handles it, then what failed, then what takes most.
-    worst = sorted(members, key=lambda f: (f.rule == "THR.KBOUND", BAD.index(f.outcome), -f.cost_us_per_s))
+    worst = sorted(members, key=_place)
     per_second = math.fsum(finding.per_second for finding in members)
     return Cause(
         title=_title(worst),
@@ -40,8 +50,17 @@ def _cause(members: list[Finding], total: float) -> Cause:
         share=taken / total if total and taken else None,
         per_second=per_second or None,
         fix=next((finding.fix for finding in worst if finding.fix), None),
-        waived=all(finding.waived for finding in members),
+        waived=all(finding.waived for finding in members if _came_true(finding)),
     )
+
+
+def _place(finding: Finding) -> tuple[bool, bool, bool, int, float]:
+    """The door before what came through it, the interrupt before the thread that handles it, the explanation last.
+
+    Within these what failed comes first, then what takes most.
+    """
+    kind, bound = finding.kind, finding.rule == "THR.KBOUND"
+    return kind is Kind.RISK, kind is not Kind.DOOR, bound, BAD.index(finding.outcome), -finding.cost_us_per_s
 
 
 def _title(members: Sequence[Finding]) -> str:

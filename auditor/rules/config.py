@@ -10,6 +10,7 @@ from auditor.model import Evidence, Finding, Kind, Outcome, Setting
 from auditor.requested import requested
 from auditor.rules.base import Rule
 from auditor.rules.online import CFG_CPUS
+from auditor.rules.origins import DOMAIN, IRQ, TICK
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 from probes.isolation_params import Requested
@@ -17,6 +18,8 @@ from probes.snapshot import Census
 
 RCU_OFFLOAD = ("rcuop", "rcuos", "rcuob")
 NOHZ_PATH = "/sys/devices/system/cpu/nohz_full"
+EXPLAINS = {"isolcpus": DOMAIN, "nohz_full": TICK, "irqaffinity": IRQ}
+"""Of which cause a parameter that is not in force is a part."""
 
 
 def check_cmdline(ctx: Context, rule: Rule) -> Iterator[Finding]:
@@ -47,6 +50,7 @@ def _problems(ctx: Context, rule: Rule, asked: Requested) -> Iterator[Finding]:
             detail=problem.text,
             evidence=[Evidence(path="/proc/cmdline", field=problem.parameter, value=problem.value)],
             fix=boot_fix(ctx, "replace the parameters by") if failed else None,
+            origin=EXPLAINS.get(problem.parameter, "") if failed else "",
         )
 
 
@@ -63,7 +67,9 @@ def _unexplained(ctx: Context, rule: Rule, asked: Requested) -> Iterator[Finding
         if lacking := (wanted & ctx.targets.audited) - effective:
             text = f"{name} asks for CPUs {format_cpulist(wanted)}, in force are {format_cpulist(effective) or 'none'}"
             evidence = Evidence(path=path, field="list", value=format_cpulist(effective))
-            yield rule.finding(Outcome.FAIL, lacking, detail=text, evidence=[evidence], fix=boot_fix(ctx))
+            yield rule.finding(
+                Outcome.FAIL, lacking, detail=text, evidence=[evidence], fix=boot_fix(ctx), origin=EXPLAINS[name]
+            )
 
 
 def check_nohz(ctx: Context, rule: Rule) -> Iterator[Finding]:

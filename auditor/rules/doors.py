@@ -10,6 +10,8 @@ from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.own_irqs import Claim
 from auditor.policy import Thresholds
 from auditor.rules.base import Rule, always
+from auditor.rules.irqbalance import keep_off_fixes
+from auditor.rules.origins import DOMAIN, IRQ
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind
@@ -101,7 +103,7 @@ def check_domain(ctx: Context, rule: Rule) -> Iterator[Finding]:
     for cpu in ctx.audited:
         outcome, detail, evidence = domain_state(ctx, cpu)
         fix = boot_fix(ctx, _partition_hint(ctx)) if outcome is Outcome.FAIL else None
-        yield rule.finding(outcome, [cpu], detail=detail, evidence=evidence, fix=fix, origin="door:domain")
+        yield rule.finding(outcome, [cpu], detail=detail, evidence=evidence, fix=fix, origin=DOMAIN)
 
 
 def _partition_hint(ctx: Context) -> str:
@@ -241,7 +243,7 @@ def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:
     for cpu in ctx.audited:
         here = routed(ctx, cpu, managed=False)
         if not here:
-            yield rule.finding(Outcome.PASS, [cpu], detail=_none_here(ctx, cpu), origin="door:irq")
+            yield rule.finding(Outcome.PASS, [cpu], detail=_none_here(ctx, cpu), origin=IRQ)
             continue
         outcome = irq_door(ctx, cpu)
         staying = [item for item in here if not leaving(ctx, cpu, item[2])] or here
@@ -257,7 +259,7 @@ def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:
             else f"steered away, and each moves with its next event, which still lands here: {names}",
             evidence=[affinity_evidence(affinity) for _, _, affinity in staying],
             fix=steer_fix(ctx, [affinity for _, _, affinity in staying]) if outcome is Outcome.FAIL else None,
-            origin="door:irq",
+            origin=IRQ,
         )
 
 
@@ -279,19 +281,24 @@ def affinity_evidence(affinity: IrqAffinity) -> Evidence:
 
 
 def steer_fix(ctx: Context, affinities: Iterable[IrqAffinity]) -> Fix:
-    """Moves interrupts to the housekeeping CPUs now; the boot line keeps later ones away."""
+    """Moves interrupts to the housekeeping CPUs now; the boot line keeps later ones away.
+
+    An irqbalance that does not keep off the audited CPUs would move them back: it is told first.
+    """
     target = format_cpulist(ctx.targets.housekeeping)
     chosen = sorted(affinities, key=lambda affinity: affinity.irq)
+    first = keep_off_fixes(ctx)
+    steer = [f"echo {target} | sudo tee /proc/irq/{item.irq}/smp_affinity_list" for item in chosen]
+    back = [
+        f"echo {format_cpulist(item.requested)} | sudo tee /proc/irq/{item.irq}/smp_affinity_list" for item in chosen
+    ]
     return Fix(
         kind=FixKind.RUNTIME,
-        text=f"steer these interrupts to the housekeeping CPUs {target}; "
+        text="".join(f"{fix.text}; " for fix in first) + f"steer these interrupts to the housekeeping CPUs {target}; "
         f"irqaffinity={target} at boot keeps new ones there",
-        commands=tuple(f"echo {target} | sudo tee /proc/irq/{item.irq}/smp_affinity_list" for item in chosen),
+        commands=(*(command for fix in first for command in fix.commands), *steer),
         boot=boot_fix(ctx).boot,
-        undo="; ".join(
-            f"echo {format_cpulist(item.requested)} | sudo tee /proc/irq/{item.irq}/smp_affinity_list"
-            for item in chosen
-        ),
+        undo="; ".join([*back, *(fix.undo for fix in first)]),
     )
 
 

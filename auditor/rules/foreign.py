@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from auditor.context import Context
@@ -11,7 +11,8 @@ from auditor.policy import Limit
 from auditor.rules.base import Rule, always, bound, judge, rate, settle, weight
 from auditor.rules.doors import domain_state
 from auditor.rules.foreign_time import ran_s
-from auditor.rules.presence import busy_s, hold_of, holders, slack_s, switches_of, time_of_others_ms
+from auditor.rules.origins import DOMAIN, THREADS
+from auditor.rules.presence import busy_s, confined, hold_of, holders, slack_s, switches_of, time_of_others_ms
 from auditor.rules.service import own_timer_runs
 from auditor.rules.thread_fix import thread_fix
 from auditor.switches import Balance
@@ -37,7 +38,7 @@ def _groups(ctx: Context, rule: Rule) -> Iterator[Finding]:
             yield occupied
         if not occupied and (text := was_there(ctx, balance)):
             text = f"{_describe(balance)}, {text}"
-            yield rule.finding(Outcome.UNKNOWN, balance.cpus, detail=text, origin="threads")
+            yield rule.finding(Outcome.UNKNOWN, balance.cpus, detail=text, origin=THREADS)
         elif not occupied or occupied.cpus != balance.cpus:
             yield _counted(ctx, rule, balance)
     missing = set(ctx.audited) - {cpu for balance in ctx.balances for cpu in balance.cpus}
@@ -61,6 +62,7 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
     ran_ms = time_of_others_ms(ctx, balance)
     long = outcome is not Outcome.FAIL and ran_ms >= ctx.policy.foreign_run_ms
     outcome = Outcome.FAIL if long else outcome
+    unnamed = _unnamed(ctx, balance, least)
     return rule.finding(
         outcome,
         balance.cpus,
@@ -73,10 +75,15 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
             Evidence(path="/proc/schedstat", field=f"cpu{cpu} field 9", value=f"+{switches_of(ctx, cpu)}")
             for cpu in balance.cpus
         ],
-        origin="threads",
-        per_second=rate(_unnamed(ctx, balance, least), ctx.window_s),
-        cost_us_per_s=weight("THR", rate(_unnamed(ctx, balance, least), ctx.window_s)),
+        origin=_came_by(ctx, balance.cpus, placed=unnamed > 0),
+        per_second=rate(unnamed, ctx.window_s),
+        cost_us_per_s=weight("THR", rate(unnamed, ctx.window_s)),
     )
+
+
+def _came_by(ctx: Context, cpus: Iterable[int], *, placed: bool) -> str:
+    """Threads that may run elsewhere were placed here through the open door; who is pinned here needs none."""
+    return DOMAIN if placed and all(domain_state(ctx, cpu)[0] is Outcome.FAIL for cpu in cpus) else THREADS
 
 
 def _undecided(least: int, most: int, window_s: float, limit: Limit) -> bool:
@@ -150,7 +157,7 @@ def _occupied(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
         Outcome.FAIL if proved else Outcome.UNKNOWN,
         hold.cpus,
         detail=_describe_held(hold.cpus, hold.more_s, names),
-        origin="threads",
+        origin=_came_by(ctx, hold.cpus, placed=not any(confined(ctx, runner) for runner in hold.suspects)),
         # Who is named has the time counted in THR.USER.
         cost_us_per_s=1e6 * hold.more_s / ctx.window_s if proved and not named else 0.0,
     )

@@ -13,6 +13,7 @@ from auditor.own_irqs import Claim, OwnIrq
 from auditor.rules.base import Rule, always, bound, judge, rate, settle, weight
 from auditor.rules.doors import irq_door, steer_fix
 from auditor.rules.managed import managed_fix, whose
+from auditor.rules.origins import IRQ
 from probes.cpulist import format_cpulist
 from probes.delta import RowDelta
 from probes.host import ProbeError
@@ -164,10 +165,17 @@ def check_default(ctx: Context, rule: Rule) -> Iterator[Finding]:
         yield rule.finding(
             Outcome.WARN if inside else Outcome.PASS,
             [cpu],
-            detail=f"new interrupts may go to CPUs {value}",
+            detail=f"new interrupts may go to CPUs {value}" + (_asked(ctx, cpu) if inside else ""),
             evidence=[Evidence(path="/proc/irq/default_smp_affinity", field="mask", value=value)],
             fix=boot_fix(ctx, "keep new interrupts on the housekeeping CPUs") if inside else None,
+            origin=IRQ,
         )
+
+
+def _asked(ctx: Context, cpu: int) -> str:
+    """Whether the command line itself lets them: then its irqaffinity= is what is wrong."""
+    wanted = None if isinstance(ctx.requested, ProbeError) else ctx.requested.asked_irqaffinity
+    return f": irqaffinity={format_cpulist(wanted)} at boot names this CPU" if wanted and cpu in wanted else ""
 
 
 IRQ_DEVICE = Rule(

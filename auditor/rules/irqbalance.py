@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.rules.base import Rule
+from auditor.rules.origins import IRQ
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 from probes.irqbalance import FILES, LIST, VARIABLES, Ban, Irqbalance
@@ -32,18 +33,33 @@ def check_irqbalance(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 
 def _judged(ctx: Context, rule: Rule, balancer: Irqbalance, cpu: int) -> Finding:
-    known = balancer.environment if isinstance(balancer.environment, Ban) else balancer.file
-    outcome, text = (Outcome.UNKNOWN, str(known)) if isinstance(known, ProbeError) else _keeps_off(ctx, known, cpu)
-    if isinstance(balancer.environment, ProbeError):
-        text = f"its environment can't be read ({balancer.environment}); what would start it next: {text}"
-        outcome = Outcome.UNKNOWN if outcome is Outcome.PASS else outcome  # the file may be newer than the process
+    known, outcome, text = _told(ctx, balancer, cpu)
     return rule.finding(
         outcome,
         [cpu],
         detail=f"process {balancer.pid}: {text}",
         evidence=[] if isinstance(known, ProbeError) else [_evidence(known)],
         fix=_fix(ctx, balancer) if outcome is Outcome.WARN else None,
+        origin=IRQ,
     )
+
+
+def _told(ctx: Context, balancer: Irqbalance, cpu: int) -> tuple[Ban | ProbeError, Outcome, str]:
+    known = balancer.environment if isinstance(balancer.environment, Ban) else balancer.file
+    outcome, text = (Outcome.UNKNOWN, str(known)) if isinstance(known, ProbeError) else _keeps_off(ctx, known, cpu)
+    if isinstance(balancer.environment, ProbeError):
+        text = f"its environment can't be read ({balancer.environment}); what would start it next: {text}"
+        outcome = Outcome.UNKNOWN if outcome is Outcome.PASS else outcome  # the file may be newer than the process
+    return known, outcome, text
+
+
+def keep_off_fixes(ctx: Context) -> list[Fix]:
+    """For each running irqbalance that is known not to keep off: it would move back what was steered away."""
+    return [
+        _fix(ctx, balancer)
+        for balancer in ctx.observation.after.irqbalance
+        if any(_told(ctx, balancer, cpu)[1] is Outcome.WARN for cpu in ctx.audited)
+    ]
 
 
 def _evidence(ban: Ban) -> Evidence:

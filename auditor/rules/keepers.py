@@ -12,6 +12,7 @@ from auditor.context import Context
 from auditor.model import Evidence, Fix, FixKind
 from auditor.quotas import Quota
 from auditor.rules.multi import compete, own_here, spread_fix
+from auditor.rules.origins import TICK, limits_name
 from auditor.rules.quota_fix import lift_fix, limit_file
 from probes.cpu_timers import CpuTimer, CpuTimers
 from probes.host import ProbeError
@@ -25,6 +26,7 @@ OTHERS = (
     "more than one runnable thread, perf in frequency mode anywhere, an unstable clock, "
     "setitimer(ITIMER_PROF or ITIMER_VIRTUAL), which no file tells"
 )
+FAIR_SERVER = "the fair server (a fault of some kernels; /sys/kernel/debug/sched/fair_server/cpuN/runtime tells)"
 UNREAD = "a finite cpu.max on the cgroup or an ancestor (since 6.6), a POSIX CPU timer or RLIMIT_CPU"
 TRACE = "the timer:tick_stop tracepoint gives the dependency mask"
 
@@ -53,11 +55,6 @@ def limits_on(ctx: Context, cpu: int) -> tuple[Quota, ...]:
     return tuple(quota for quota in ctx.quotas.finite if quota.threads & own)
 
 
-def limits_name(limits: Sequence[Quota]) -> str:
-    """These limits in the name of a cause."""
-    return " ".join(["quota", *(quota.group.path for quota in limits)])
-
-
 def keepers(ctx: Context, cpu: int, per_busy_s: float) -> tuple[Keeper, ...]:
     """What was found that keeps the tick here, which came so often per busy second; the sure ones first."""
     if not in_nohz_full(ctx, cpu):
@@ -68,7 +65,7 @@ def keepers(ctx: Context, cpu: int, per_busy_s: float) -> tuple[Keeper, ...]:
 
 def origin(found: Sequence[Keeper]) -> str:
     """One cause per set of reasons, so that each is shown with its own fix."""
-    return ":".join(["tick", *(keeper.name for keeper in found)])
+    return ":".join([TICK, *(keeper.name for keeper in found)])
 
 
 def because(found: Sequence[Keeper]) -> str:
@@ -79,15 +76,20 @@ def because(found: Sequence[Keeper]) -> str:
     return f"; it may be kept by {'; '.join(keeper.text for keeper in found)}" if found else ""
 
 
-def keepers_fix(found: Sequence[Keeper]) -> Fix:
+def _others(ctx: Context) -> str:
+    """What no file tells. Some kernels since 6.12 have a fault by which the fair server keeps the tick at its rate."""
+    return OTHERS + (f", {FAIR_SERVER}" if ctx.since(6, 12) else "")
+
+
+def keepers_fix(ctx: Context, found: Sequence[Keeper]) -> Fix:
     """Removes what is known to keep the tick, else what may; the rest is named only where that may not do."""
     sure = [keeper for keeper in found if keeper.sure]
     fixes = [keeper.fix for keeper in sure or found]
     texts = list(dict.fromkeys(fix.text for fix in fixes))
     if not fixes:
-        texts = [f"something keeps the tick: {UNREAD}, {OTHERS}; {TRACE}"]
+        texts = [f"something keeps the tick: {UNREAD}, {_others(ctx)}; {TRACE}"]
     elif not sure:
-        texts.append(f"if the tick goes on without: {OTHERS}; {TRACE}")
+        texts.append(f"if the tick goes on without: {_others(ctx)}; {TRACE}")
     return Fix(
         kind=fixes[0].kind if fixes else FixKind.WORKLOAD,
         text="; ".join(texts),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from auditor.context import Context
-from auditor.model import Axis, Evidence, Finding, Kind, Outcome
+from auditor.model import Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.policy import Thresholds
 from auditor.quotas import Quota
-from auditor.rules.base import Rule
+from auditor.rules.base import Rule, rate
 from auditor.rules.keepers import in_nohz_full, limit_evidence
+from auditor.rules.origins import limits_origin
 from auditor.rules.quota_fix import lift_fix
 from probes.threads import ThreadKey
 
@@ -27,7 +28,7 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
     for path, (waited_us, threads) in ctx.quotas.waits.items():
         if cpus := _cpus(here, threads):
             told.update(cpus)
-            yield _unseen(rule, cpus, path, waited_us)
+            yield _unseen(ctx, rule, cpus, path, waited_us)
     left = {cpu: own for cpu, own in here.items() if cpu not in told}
     if free := [cpu for cpu, own in left.items() if not own]:
         yield _nobody(ctx, rule, free)
@@ -51,7 +52,17 @@ def _finite(ctx: Context, rule: Rule, cpus: list[int], quota: Quota) -> Finding:
         detail="; ".join(_sentences(ctx, cpus, quota)),
         evidence=[limit_evidence(quota), *_growth(quota)],
         fix=lift_fix([quota]),
+        origin=limits_origin([quota]),
+        per_second=rate(quota.grown.throttled, ctx.window_s) if throttled and quota.grown else 0.0,
+        cost_us_per_s=rate(_lost_us(quota), ctx.window_s) if throttled else 0.0,
     )
+
+
+def _lost_us(quota: Quota) -> int:
+    """How long own threads were held back: their own cgroups' count, else that of all below the limit."""
+    if quota.waited_us is not None:
+        return quota.waited_us
+    return quota.grown.throttled_us if quota.grown else 0
 
 
 def _sentences(ctx: Context, cpus: list[int], quota: Quota) -> Iterator[str]:
@@ -86,7 +97,7 @@ def _time_field(quota: Quota) -> str:
     return "throttled_time" if quota.group.version == 1 else "throttled_usec"
 
 
-def _unseen(rule: Rule, cpus: list[int], path: str, waited_us: int) -> Finding:
+def _unseen(ctx: Context, rule: Rule, cpus: list[int], path: str, waited_us: int) -> Finding:
     """cpu.stat.local counts what ancestors did as well, those too that a cgroup namespace hides."""
     return rule.finding(
         Outcome.FAIL,
@@ -98,6 +109,9 @@ def _unseen(rule: Rule, cpus: list[int], path: str, waited_us: int) -> Finding:
         detail=f"cgroup {path} waited {_ms(waited_us)} ms, summed over CPUs, for a limit that can't be seen from here: "
         "look at its ancestors on the host",
         evidence=[Evidence(path="/sys/fs/cgroup", field=f"{path} cpu.stat.local", value=f"+{waited_us} µs")],
+        fix=Fix(kind=FixKind.RUNTIME, text=f"find the limit above {path} on the host, and lift it there"),
+        origin=f"quota above {path}",
+        cost_us_per_s=rate(waited_us, ctx.window_s),
     )
 
 

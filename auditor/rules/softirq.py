@@ -9,6 +9,7 @@ from auditor.context import Context
 from auditor.model import BAD, Evidence, Finding, Fix, Kind, Outcome
 from auditor.rules.base import Rule, always, bound, judge_between, maybe_own, never, rate, settle, weight
 from auditor.rules.doors import balanced_inside, domain_state
+from auditor.rules.origins import DOMAIN
 from auditor.rules.rps import ORIGIN as RPS
 from auditor.rules.rps import brings_packets, rps_fix
 from probes.host import ProbeError
@@ -97,10 +98,17 @@ def _finding(
         detail=detail,
         evidence=[Evidence(path="/proc/softirqs", field=f"{name} CPU{cpu}", value=f"+{raw}")],
         fix=(rps_fix(ctx) if steered else _fix(ctx, cpu, name)) if outcome in BAD else None,
-        origin=RPS if steered else f"softirq:{name}",
+        origin=_origin(ctx, name, cpu, steered=steered),
         per_second=rate(net, ctx.window_s),
         cost_us_per_s=weight("SIRQ", rate(net, ctx.window_s)),
     )
+
+
+def _origin(ctx: Context, name: str, cpu: int, *, steered: bool) -> str:
+    """Only a CPU in a scheduler domain balances: what runs for that comes through the open door."""
+    if name == "SCHED" and domain_state(ctx, cpu)[0] is Outcome.FAIL:
+        return DOMAIN
+    return RPS if steered else f"softirq:{name}"
 
 
 def _fix(ctx: Context, cpu: int, name: str) -> Fix:

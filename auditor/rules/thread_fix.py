@@ -29,6 +29,7 @@ BOUND = (
     "kernel threads bound to a CPU can't be moved: keep off what gives them work, as the name tells (kworker: the "
     "queue behind the dash, ktimers and ksoftirqd: timers and softirqs, irq: an interrupt)"
 )
+VMSTAT = "-mm_percpu_wq"
 NO_TICK = "nohz_full stops the tick and what it brings to the CPU's own threads (rcuc, ktimers, ksoftirqd, migration)"
 ISOLATE = "keep other threads off: isolate these CPUs at boot"
 
@@ -108,9 +109,26 @@ def bound_fix(ctx: Context) -> Fix:
 def _unbind(ctx: Context) -> Fix:
     """Without nohz_full the tick of the CPU is what gives most of them work (booted 6.1 and 6.12)."""
     nohz = ctx.observation.after.config.isolation.nohz_full
-    if isinstance(nohz, ProbeError) or ctx.targets.audited - {BOOT_CPU} <= nohz:
-        return Fix(kind=FixKind.RUNTIME, text=BOUND)
-    return boot_fix(ctx, NO_TICK)
+    if not isinstance(nohz, ProbeError) and not ctx.targets.audited - {BOOT_CPU} <= nohz:
+        return boot_fix(ctx, NO_TICK)
+    return _vmstat_fix() if _vmstat_ran(ctx) else Fix(kind=FixKind.RUNTIME, text=BOUND)
+
+
+def _vmstat_ran(ctx: Context) -> bool:
+    """Whether a worker of the queue that folds the VM counters of a CPU ran. Isolated CPUs are skipped since 6.5."""
+    here = [runner for cpu in ctx.audited for runner in foreign_runners(ctx, cpu)]
+    return not ctx.since(6, 5) and any(runner.status.name.endswith(VMSTAT) for runner in here)
+
+
+def _vmstat_fix() -> Fix:
+    """mm/vmstat.c: vmstat_shepherd queues vmstat_update on every CPU whose counters changed, once per interval."""
+    return Fix(
+        kind=FixKind.RUNTIME,
+        text=f"{BOUND}; {VMSTAT[1:]} folds the VM counters of each CPU every vm.stat_interval seconds: make that rare "
+        "(kernels from 6.5 on leave out isolated CPUs)",
+        commands=("sudo sysctl -w vm.stat_interval=120",),
+        undo="sudo sysctl -w vm.stat_interval=1",
+    )
 
 
 def _with_moves(ctx: Context, fix: Fix, found: Culprits) -> Fix:

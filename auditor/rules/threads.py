@@ -10,10 +10,12 @@ from auditor.own import owners, unrelated
 from auditor.policy import Limit, Thresholds
 from auditor.quotas import Quota
 from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, weight
+from auditor.rules.doors import domain_state
 from auditor.rules.foreign import unnamed_switches, was_there
 from auditor.rules.irq import device_of
-from auditor.rules.keepers import limits_name, limits_on
-from auditor.rules.named import Named, named_runners, ran_here_ms
+from auditor.rules.keepers import limits_on
+from auditor.rules.named import How, Named, named_runners, ran_here_ms
+from auditor.rules.origins import DOMAIN, THREADS, limits_origin
 from auditor.rules.presence import balance_of, hold_of
 from auditor.rules.quota_fix import lift_fix
 from auditor.rules.rps import ORIGIN as RPS
@@ -83,7 +85,7 @@ def _name_finding(ctx: Context, rule: Rule, cpu: int, item: Named, fix: Fix | No
         detail=f"{item.name}: {item.describe()}{maybe_own(outcome)}",
         evidence=[_evidence(runner, item) for runner in item.runners[:3]],
         fix=lift_fix(limits) if limits else rps_fix(ctx) if _steered(ctx, cpu, item) else fix,
-        origin=f"tick:{limits_name(limits)}" if limits else _origin(ctx, rule, cpu, item),
+        origin=limits_origin(limits) if limits else _origin(ctx, rule, cpu, item),
         # Sightings are a part of the foreign switches that THR.FOREIGN counts already.
         per_second=rate(item.foreign, ctx.window_s),
         cost_us_per_s=max(stolen, weight("THR", rate(item.foreign, ctx.window_s))),
@@ -108,7 +110,10 @@ def _origin(ctx: Context, rule: Rule, cpu: int, item: Named) -> str:
         return f"irq:{device_of(row.name)}"
     if _steered(ctx, cpu, item):
         return RPS
-    return "kthreads" if rule.id == "THR.KBOUND" else "threads"
+    if rule.id == "THR.KBOUND":
+        return "kthreads"
+    placed = item.how in (How.PASSING, How.STUCK)  # free to run elsewhere
+    return DOMAIN if placed and domain_state(ctx, cpu)[0] is Outcome.FAIL else THREADS
 
 
 def _limits_behind(ctx: Context, cpu: int, item: Named) -> tuple[Quota, ...]:

@@ -189,7 +189,7 @@ def _fix(ctx: Context, cpu: int, found: Sequence[Keeper]) -> Fix:
         return Fix(kind=FixKind.BOOT, text=text, reboot=True)
     if isinstance(nohz, ProbeError) or cpu not in nohz:
         return boot_fix(ctx, "stop the tick while one thread runs")
-    return keepers_fix(found)
+    return keepers_fix(ctx, found)
 
 
 TICK_LOC = Rule(

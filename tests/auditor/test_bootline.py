@@ -126,3 +126,25 @@ def test_the_document_has_the_line_only_where_something_is_to_be_mended() -> Non
     assert audit(asked(FULL), FACTS).boot_line is None
     noisy = asked(FULL, rows={"CAL": {1: 5000}}, threads=[], switches={1: 500})
     assert audit(noisy, FACTS).boot_line is None
+
+
+def on_arm64(**given: Any) -> Context:
+    ctx = context(**{**PLAIN, **given})
+    return edit(ctx, "facts.kernel.arch", "aarch64")
+
+
+def test_arm64_can_not_isolate_the_cpu_that_boots() -> None:
+    ctx = on_arm64(audited=(0, 3), control=(1, 2))
+    fix = boot_fix(ctx, "do it")
+    expected = "isolcpus=domain,managed_irq,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2"
+    assert boot_line(fix.boot) == expected
+    assert fix.text == f"do it: {expected} (CPU 0 boots: arm64 can't isolate it)"
+    assert boot_line(boot_parameters(on_arm64())) == FULL
+    alone = boot_parameters(on_arm64(audited=(0,), control=(1, 2)))
+    assert alone["isolcpus"] == "domain,managed_irq,0"
+
+
+def test_on_arm64_all_that_can_be_in_force_is() -> None:
+    given: dict[str, Any] = {"audited": (0, 3), "control": (1, 2), "isolated": cpus(3), "nohz_full": cpus(3)}
+    line = "isolcpus=domain,managed_irq,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2"
+    assert in_force(on_arm64(**given, cmdline=line, default_affinity=cpus(0, 1, 2)))

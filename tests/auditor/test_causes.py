@@ -35,14 +35,14 @@ def test_with_nothing_measured_failures_come_before_warnings_and_then_names() ->
     assert [(cause.title, cause.share) for cause in causes] == [("c", None), ("d", None), ("a", None), ("b", None)]
 
 
-def test_only_what_failed_or_warned_on_the_isolation_axis_and_has_an_origin() -> None:
+def test_only_what_failed_or_warned_and_has_an_origin() -> None:
     assert (
         rank(
             [
                 bad("a", 5, Outcome.PASS),
                 bad("b", 5, Outcome.UNKNOWN),
                 bad("c", 5, Outcome.NOT_EXERCISED),
-                bad("d", 5, axis=Axis.READINESS),
+                bad("d", 5, Outcome.WARN, axis=Axis.READINESS),
                 bad("", 5),
             ]
         )
@@ -81,3 +81,30 @@ def test_names_are_told_once_and_five_at_most() -> None:
 
 def test_nothing_is_no_cause() -> None:
     assert rank([]) == ()
+
+
+def test_a_failure_of_readiness_takes_its_place_by_the_time_that_it_costs() -> None:
+    quota = bad("quota", 30, axis=Axis.READINESS, per_second=0.1)
+    causes = rank([bad("irq", 10), quota])
+    assert [(cause.title, cause.share, cause.per_second) for cause in causes] == [
+        ("quota", 0.75, 0.1),
+        ("irq", 0.25, None),
+    ]
+
+
+def test_a_risk_explains_a_door_and_is_no_cause_of_its_own() -> None:
+    risk = bad("door:irq", 0, Outcome.WARN, rule="CFG.IRQAFF", kind=Kind.RISK, title="default", cpus=(1, 2))
+    assert rank([risk]) == ()
+    (cause,) = rank([risk, bad("door:irq", rule="IRQ.AFFINITY", kind=Kind.DOOR, title="door", waived="known")])
+    assert (cause.title, cause.rules, cause.cpus) == ("door; default", ("IRQ.AFFINITY", "CFG.IRQAFF"), (1, 2))
+    assert cause.waived  # the risk decides nothing, so neither does that it is not waived
+
+
+def test_a_door_is_named_before_what_came_through_it() -> None:
+    (cause,) = rank(
+        [
+            bad("door:domain", 900, rule="SIRQ.SCHED", title="softirqs", fix=fix("balancer")),
+            bad("door:domain", rule="CFG.DOMAIN", kind=Kind.DOOR, title="domain", fix=fix("isolate")),
+        ]
+    )
+    assert (cause.title, cause.share, cause.fix) == ("domain; softirqs", 1, fix("isolate"))

@@ -43,10 +43,10 @@ def device_text(chip: str, hwirq: str, flow: str, action: str) -> str:
     return f" {chip:>8} {hwirq:>4}-{flow:<8}  {action}" if action else f" {chip:>8} {hwirq:>4}-{flow}"
 
 
-def interrupts(cpus: Sequence[int], rows: Iterable[str], *, errors: int = 0) -> str:
-    """/proc/interrupts; columns are the online CPUs."""
+def interrupts(cpus: Sequence[int], rows: Iterable[str], *, errors: Sequence[str] = ("ERR", "MIS")) -> str:
+    """/proc/interrupts; columns are the online CPUs. ``errors``: the rows of the whole machine, all 0."""
     header = " " * (LABEL_WIDTH + 8) + "".join(f"CPU{cpu:<8}" for cpu in cpus) + "\n"
-    return header + "".join(rows) + f"ERR: {errors:10}\nMIS: {0:10}\n"
+    return header + "".join(rows) + "".join(f"{label}: {0:10}\n" for label in errors)
 
 
 def softirqs(rows: Mapping[str, Sequence[int]]) -> str:

@@ -199,3 +199,12 @@ def test_what_the_kernel_was_built_with(
 ) -> None:
     ctx = edit(edit(context(), "facts.kernel.config", config), "facts.kernel.version", version)
     assert [(item.effective, item.path) for item in settings(ctx) if item.name == "kernel"] == expected
+
+
+def test_a_parameter_that_is_not_in_force_is_part_of_what_it_lets_in() -> None:
+    asks: dict[str, Any] = {"cmdline": "isolcpus=managed-irq,1 nohz_full=1-99", "isolated": cpus(), "nohz_full": cpus()}
+    found = {f.title.partition(": ")[2]: f.origin for f in findings(context(**asks), "CFG.CMDLINE")}
+    assert found == {"isolcpus": "door:domain", "nohz_full": "tick"}
+    (lost,) = findings(context(cmdline="isolcpus=1", isolated=cpus(), nohz_full=cpus()), "CFG.CMDLINE")
+    assert (lost.outcome, lost.origin) == (Outcome.FAIL, "door:domain")
+    assert only(context(), "CFG.CMDLINE").origin == ""

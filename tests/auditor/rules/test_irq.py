@@ -275,3 +275,16 @@ def test_where_new_interrupts_will_go(default: Any, outcome: Outcome) -> None:
 
 def test_where_new_interrupts_will_go_is_unknown_without_proc_irq() -> None:
     assert outcomes(edit(context(), "after.config.affinity", gone()), "CFG.IRQAFF") == [Outcome.UNKNOWN]
+
+
+def test_an_irqaffinity_that_names_the_cpu_is_told_as_the_reason() -> None:
+    given: dict[str, Any] = {
+        "default_affinity": cpus(0, 1),
+        "cmdline": "isolcpus=domain,managed_irq,1 nohz_full=1 irqaffinity=0-1",
+    }
+    found = only(context(**given), "CFG.IRQAFF")
+    assert found.detail == "new interrupts may go to CPUs 0-1: irqaffinity=0-1 at boot names this CPU"
+    assert found.origin == "door:irq"
+    for line in ("irqaffinity=0", "quiet", gone("proc/cmdline")):
+        told = only(context(**{**given, "cmdline": line}), "CFG.IRQAFF")
+        assert (told.outcome, told.detail) == (Outcome.WARN, "new interrupts may go to CPUs 0-1")

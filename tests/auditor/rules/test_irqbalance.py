@@ -10,7 +10,7 @@ from auditor.model import Evidence, Outcome
 from probes.host import ProbeError, SourceState
 from probes.irqbalance import FILES, LIST, MASK, Ban, Irqbalance
 from probes.isolation import Partition
-from tests.auditor.build import context, cpus, edit, findings, gone, only, outcomes
+from tests.auditor.build import context, cpus, edit, findings, gone, irq, only, outcomes
 
 DENIED = ProbeError("proc/7/environ", "permission denied", SourceState.DENIED)
 NO_FILE = ProbeError(FILES[1], "no file with its environment", SourceState.MISSING)
@@ -160,3 +160,26 @@ def test_where_no_file_is_there_one_is_made_and_a_packages_own_is_left_alone(fil
 def test_a_denied_environment_keeps_what_the_file_says() -> None:
     commands, _ = fix(DENIED, ban(3, path=FILES[1]), isolated=cpus(), nohz_full=cpus())
     assert commands[1] == f"echo {LIST}=1,3 | sudo tee -a /etc/default/irqbalance"
+
+
+def test_what_is_steered_away_is_kept_away_first() -> None:
+    """A running irqbalance that does not keep off moves it back within ten seconds."""
+    here = {30: irq(30, cpus(1))}
+    given: dict[str, Any] = {"rows": {"30 eth0": {1: 50}}, "affinity": here}
+    steer = "echo 0 | sudo tee /proc/irq/30/smp_affinity_list"
+    fix = only(context(balancers=running(ban(5)), **given), "IRQ.AFFINITY").fix
+    assert fix is not None
+    assert fix.commands == (
+        f"echo {LIST}=1,5 | sudo tee -a /etc/default/irqbalance",
+        "sudo systemctl restart irqbalance",
+        steer,
+    )
+    assert fix.text.startswith("let irqbalance keep off these CPUs")
+    assert fix.undo == (
+        "echo 1 | sudo tee /proc/irq/30/smp_affinity_list; "
+        "sudo rm /etc/default/irqbalance; sudo systemctl restart irqbalance"
+    )
+    for balancers in (running(ban(1)), running(DENIED), ()):
+        quiet = only(context(balancers=balancers, **given), "IRQ.AFFINITY").fix
+        assert quiet is not None
+        assert quiet.commands == (steer,)

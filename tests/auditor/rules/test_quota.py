@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from auditor.causes import rank
 from auditor.context import Context
 from auditor.model import Axis, Evidence, Finding, FixKind, Outcome
 from auditor.own import OwnRule
@@ -295,3 +296,25 @@ def test_another_period_is_restored_too() -> None:
 
 def test_the_field_of_v1() -> None:
     assert [item.field for item in fix_of("/docker/9f", 1).evidence][-1] == "throttled_time"
+
+
+def test_what_ran_out_is_a_cause_with_the_time_that_it_took() -> None:
+    low = Limited(quota_us=30_000, periods=107, throttled=106, throttled_us=7_000_000)
+    found = only(limited(low=low, app=Limited(waited_us=6_000_000)), "CFG.QUOTA")
+    assert (found.origin, found.per_second, found.cost_us_per_s) == ("tick:quota /low", 10.6, 600_000)
+    untold = only(limited(low=low, app=Limited(waited_us=None)), "CFG.QUOTA")
+    assert untold.cost_us_per_s == 700_000
+    assert [(cause.title, cause.share) for cause in rank([found])] == [("CPU limit: /low", 1)]
+
+
+def test_what_did_not_run_out_is_none() -> None:
+    found = only(limited(low=Limited(quota_us=30_000)), "CFG.QUOTA")
+    assert (found.outcome, found.per_second, found.cost_us_per_s) == (Outcome.WARN, 0, 0)
+    assert rank([found]) == ()
+
+
+def test_a_limit_that_is_not_seen_is_a_cause_as_well() -> None:
+    found = only(limited(app=Limited(waited_us=50_000)), "CFG.QUOTA")
+    assert (found.origin, found.cost_us_per_s) == ("quota above /low/pod/app", 5_000)
+    assert found.fix is not None
+    assert found.fix.text == "find the limit above /low/pod/app on the host, and lift it there"

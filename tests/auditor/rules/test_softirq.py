@@ -188,3 +188,10 @@ def test_a_disk_brings_no_packets_and_no_device_the_rest() -> None:
     assert named("NET_RX", 100, handler="nvme0q2").outcome is Outcome.FAIL
     assert named("BLOCK", 100, handler="nvme0q2").outcome is Outcome.PASS
     assert named("TASKLET", 100).outcome is Outcome.FAIL
+
+
+def test_the_balancer_is_part_of_the_open_domain() -> None:
+    open_domain: dict[str, Any] = {"domains": {1: [cpus(0, 1)]}, "isolated": cpus()}
+    assert only(context(softirqs={"SCHED": {1: 300}}, **open_domain), "SIRQ.SCHED").origin == "door:domain"
+    assert only(context(softirqs={"SCHED": {1: 300}}), "SIRQ.SCHED").origin == "softirq:SCHED"
+    assert only(context(softirqs={"RCU": {1: 300}}, **open_domain), "SIRQ.RCU").origin == "softirq:RCU"

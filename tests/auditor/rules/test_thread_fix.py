@@ -276,3 +276,23 @@ def test_without_nohz_full_the_tick_is_what_keeps_bound_threads_at_work() -> Non
     in_force = findings(context(switches={1: 56}, threads=[rcuc]), "THR.KBOUND")[0].fix
     assert in_force is not None
     assert in_force.text.startswith("kernel threads bound to a CPU can't be moved")
+
+
+VMSTAT_WORKER = replace(BOUND_WORKER, name="kworker/1:2-mm_percpu_wq")
+
+
+@pytest.mark.parametrize(
+    ("thread", "release", "commands"),
+    [
+        (VMSTAT_WORKER, "6.1.0-13-amd64", ("sudo sysctl -w vm.stat_interval=120",)),
+        (VMSTAT_WORKER, "6.5.0", ()),  # leaves out isolated CPUs by itself
+        (BOUND_WORKER, "6.1.0-13-amd64", ()),
+    ],
+)
+def test_vmstat_work_is_made_rare_where_the_kernel_queues_it(thread: Thread, release: str, commands: Any) -> None:
+    fix = bound_fix(ctx(thread, release=release))
+    assert (fix.kind, fix.commands) == (FixKind.RUNTIME, commands)
+    assert fix.text.startswith(BOUND)
+    assert ("vm.stat_interval" in fix.text, fix.undo) == (
+        (True, "sudo sysctl -w vm.stat_interval=1") if commands else (False, "")
+    )

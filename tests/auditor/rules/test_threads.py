@@ -366,3 +366,24 @@ def test_a_control_cpu_without_a_row_is_no_comparison() -> None:
     quiet: dict[str, Any] = {"domains": {1: [cpus(0, 1)]}, "control": (0, 2)}
     assert foreign(**quiet, switches={0: None, 2: 10}) == (Outcome.PASS, 0)
     assert foreign(**quiet, switches={0: None, 2: 9}) == (Outcome.NOT_EXERCISED, 0)
+
+
+OPEN_DOMAIN = {"domains": {1: [cpus(0, 1)]}, "isolated": cpus()}
+ROAMING = Thread(tid=800, name="daemon", on=cpus(0, 1), switches=500, run_ms=200, seen={0: 2, 1: 3})
+
+
+@pytest.mark.parametrize(
+    ("thread", "given", "user", "foreign"),
+    [
+        (ROAMING, OPEN_DOMAIN, "door:domain", "door:domain"),
+        (ROAMING, {}, "threads", "threads"),
+        # Pinned here: it would be here without a door as well, and accounts for every switch.
+        (replace(ROAMING, on=cpus(1), seen={}), OPEN_DOMAIN, "threads", "threads"),
+    ],
+    ids=["placed", "door shut", "pinned"],
+)
+def test_who_was_placed_here_is_part_of_the_open_domain(thread: Thread, given: Any, user: str, foreign: str) -> None:
+    rule = OwnRule(audited=cpus(1), workload="app")
+    ctx = context(threads=[thread], switches={1: 500}, own=[Thread()], own_rule=rule, **given)
+    assert only(ctx, "THR.USER").origin == user
+    assert only(ctx, "THR.FOREIGN").origin == foreign

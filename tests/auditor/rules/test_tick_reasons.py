@@ -275,3 +275,11 @@ def test_own_threads_that_share_the_cpu_keep_the_tick_themselves() -> None:
     assert tick.fix.commands == ("sudo taskset -pc 1 100", "sudo taskset -pc 5 101")
     polling = next(f for f in findings(spinning(policy=Policy(busy_poll=True), **given), "TICK.LOC") if f.cpus == (1,))
     assert polling.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("release", "named"), [(NEW, True), ("6.11.0", False), ("odd", False)])
+def test_the_fair_server_is_among_what_may_keep_it(release: str, named: bool) -> None:
+    fix = only(spinning(release=release), "TICK.LOC").fix
+    assert fix is not None
+    assert fix.text.startswith("something keeps the tick: ")
+    assert ("the fair server (a fault of some kernels" in fix.text) is named

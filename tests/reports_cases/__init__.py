@@ -1,0 +1,1 @@
+"""Public reports of disturbed CPUs, rebuilt as recordings from the few figures that were posted, and judged."""
