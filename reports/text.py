@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from auditor.model import Audit, Cause, Finding, Fix, FixKind, Kind, Outcome, OwnInterrupt, Status
+from auditor.model import Audit, Axis, Cause, Finding, Fix, FixKind, Kind, Outcome, OwnInterrupt, Status
 from reports.escape import bounded
 from reports.layout import (
     INDENT,
@@ -70,15 +70,27 @@ def _head(audit: Audit) -> list[str]:
 
 
 def _first_step(audit: Audit) -> list[str]:
-    """The change that does most, before anyone has to scroll: the boot line, else the fix of the first cause."""
-    fix = next((cause.fix for cause in audit.causes if cause.fix and not cause.waived), None)
-    if fix is None or audit.verdict.status is Status.UNKNOWN:
+    """The change that does most, before anyone has to scroll: the boot line, else the fix of the first cause.
+
+    What only readiness failed for comes after everything that changes the verdict.
+    """
+    causes = [cause for cause in audit.causes if cause.fix and not cause.waived]
+    first = next((cause for cause in causes if not _of_readiness(audit, cause)), next(iter(causes), None))
+    if first is None or first.fix is None or audit.verdict.status is Status.UNKNOWN:
         return []
-    line = f"do first: {f'reboot with {audit.boot_line}' if audit.boot_line else fix.text}"
     room = WIDTH - len(INDENT)
+    if _of_readiness(audit, first):
+        return [INDENT + clip(f"do first, for readiness: {first.fix.text}", room)]
+    line = f"do first: {f'reboot with {audit.boot_line}' if audit.boot_line else first.fix.text}"
     if audit.boot_line and len(line) > room:
         line = "do first: reboot with the boot line below"
     return [INDENT + clip(line, room)]
+
+
+def _of_readiness(audit: Audit, cause: Cause) -> bool:
+    """Whether nothing of isolation came true in it (auditor/causes.py)."""
+    found = [finding for finding in audit.findings if finding.rule in cause.rules and finding.kind is not Kind.RISK]
+    return bool(found) and all(finding.axis is Axis.READINESS for finding in found)
 
 
 def _window(audit: Audit) -> str:
@@ -99,7 +111,7 @@ def _causes(audit: Audit) -> list[str]:
     if not audit.causes:
         return []
     known = any(cause.share is not None or cause.per_second is not None for cause in audit.causes)
-    lines = ["Causes, by their share of the disturbance" if known else "Causes: open doors, through which nothing came"]
+    lines = [_heading(audit)]
     for rank, cause in enumerate(audit.causes[:MAX_CAUSES], 1):
         lines += _cause(audit, cause, f"{rank:>2}. ", known=known)
         same = next((i for i, other in enumerate(audit.causes[: rank - 1], 1) if other.fix == cause.fix), None)
@@ -110,6 +122,16 @@ def _causes(audit: Audit) -> list[str]:
     if len(audit.causes) > MAX_CAUSES:
         lines += [f"    {len(audit.causes) - MAX_CAUSES} smaller causes are in the JSON document"]
     return lines
+
+
+def _heading(audit: Audit) -> str:
+    """By share where something was measured on the CPUs; else what the causes are: no share is theirs."""
+    readiness = [cause for cause in audit.causes if _of_readiness(audit, cause)]
+    isolation = [cause for cause in audit.causes if cause not in readiness]
+    if any(cause.share is not None or cause.per_second is not None for cause in isolation):
+        return "Causes, by their share of the disturbance"
+    parts = ["what limits readiness"] * bool(readiness) + ["open doors, through which nothing came"] * bool(isolation)
+    return f"Causes: {', and '.join(parts)}"
 
 
 def _cause(audit: Audit, cause: Cause, rank: str, *, known: bool) -> list[str]:

@@ -83,13 +83,45 @@ def test_nothing_is_no_cause() -> None:
     assert rank([]) == ()
 
 
-def test_a_failure_of_readiness_takes_its_place_by_the_time_that_it_costs() -> None:
-    quota = bad("quota", 30, axis=Axis.READINESS, per_second=0.1)
-    causes = rank([bad("irq", 10), quota])
+def test_a_failure_of_readiness_says_so_and_comes_after_all_that_was_measured_of_isolation() -> None:
+    """However much time it costs, it takes none from the CPUs; an open door cost nobody anything yet."""
+    quota = bad("quota", 900_000, axis=Axis.READINESS, per_second=0.1, fix=fix("lift"))
+    door = bad("door", kind=Kind.DOOR)
+    causes = rank([door, quota, bad("irq", 3, Outcome.WARN), bad("tick", 1, Outcome.WARN), bad("mce", 0, Outcome.WARN)])
     assert [(cause.title, cause.share, cause.per_second) for cause in causes] == [
-        ("quota", 0.75, 0.1),
-        ("irq", 0.25, None),
+        ("irq", 0.75, None),
+        ("tick", 0.25, None),
+        ("mce", None, None),
+        ("readiness: quota", None, 0.1),
+        ("door", None, None),
     ]
+
+
+def test_failures_of_readiness_are_ranked_by_the_time_that_they_cost() -> None:
+    causes = rank([bad(name, cost, axis=Axis.READINESS) for name, cost in (("a", 5), ("b", 20), ("c", 0))])
+    assert [(cause.title, cause.share) for cause in causes] == [
+        ("readiness: b", None),
+        ("readiness: a", None),
+        ("readiness: c", None),
+    ]
+
+
+def test_a_limit_that_keeps_the_tick_and_runs_out_counts_as_the_tick() -> None:
+    """The stall of the own threads gives a disturbance no larger share, and no other fix."""
+    found = [
+        bad("tick:quota", 90, axis=Axis.READINESS, rule="CFG.QUOTA", title="limit", per_second=9, fix=fix("lift")),
+        bad("tick:quota", 10, rule="TICK.LOC", title="tick", per_second=250, fix=fix("lift and wake")),
+        bad("irq", 30),
+    ]
+    irq, tick = rank(found)
+    assert (irq.title, irq.share) == ("irq", 0.75)
+    assert (tick.title, tick.rules) == ("tick; limit", ("TICK.LOC", "CFG.QUOTA"))
+    assert (tick.share, tick.per_second, tick.fix) == (0.25, 250, fix("lift and wake"))
+
+
+def test_a_risk_of_isolation_makes_a_failure_of_readiness_no_failure_of_isolation() -> None:
+    (cause,) = rank([bad("x", 5, axis=Axis.READINESS), bad("x", rule="CFG.X", kind=Kind.RISK, title="risk")])
+    assert (cause.title, cause.share) == ("readiness: x; risk", None)
 
 
 def test_a_risk_explains_a_door_and_is_no_cause_of_its_own() -> None:

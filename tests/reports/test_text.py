@@ -9,7 +9,22 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from auditor.model import Audit, Kind, Outcome, PolicyFacts, Status, Verdict, WaiverState, WaiverUse
+from auditor.model import (
+    Audit,
+    Axis,
+    Cause,
+    Fix,
+    FixKind,
+    Kind,
+    Outcome,
+    PolicyFacts,
+    Readiness,
+    ReadinessVerdict,
+    Status,
+    Verdict,
+    WaiverState,
+    WaiverUse,
+)
 from reports import text
 from reports.escape import printable
 from tests.reports.audits import AUDITS, BOUNDS, EXPOSED, ISOLATED, NOT_ISOLATED, UNKNOWN, found
@@ -91,6 +106,43 @@ def test_the_answer_stands_in_the_first_five_lines_and_what_to_do() -> None:
         assert part in top
     assert "  do first: reboot with the boot line below" in top
     assert "55 %" in lines_of(NOT_ISOLATED)[6]
+
+
+def throttled(audit: Audit, *, first: bool = False) -> Audit:
+    """The audit with a CPU limit that ran out."""
+    limit = found("CFG.QUOTA", Outcome.FAIL, (1,), "CPU limit: /app", axis=Axis.READINESS, origin="tick:quota /app")
+    risk = found("CFG.IRQAFF", Outcome.WARN, (1,), "default interrupt affinity", kind=Kind.RISK)
+    lift = Fix(kind=FixKind.RUNTIME, text="lift the CPU limit", commands=("echo max | sudo tee /x/cpu.max",))
+    cause = Cause(
+        title="readiness: CPU limit: /app", rules=("CFG.QUOTA",), cpus=(1,), share=None, per_second=0.4, fix=lift
+    )
+    return replace(
+        audit,
+        readiness=ReadinessVerdict(status=Readiness.NOT_READY, reason="CPU limit: /app"),
+        causes=(cause, *audit.causes) if first else (*audit.causes, cause),
+        findings=(*audit.findings, limit, risk),
+    )
+
+
+def test_a_cause_of_readiness_alone_is_none_of_isolation() -> None:
+    """Nor is the boot line, which some risk asks for, what helps first."""
+    line = "isolcpus=domain,managed_irq,1-2 irqaffinity=0,3"
+    lines = lines_of(replace(throttled(ISOLATED), boot_line=line))
+    assert lines[0].startswith("isolated (guest view)  CPUs 1-2 on node7")
+    assert "  readiness not-ready: CPU limit: /app" in lines
+    assert "  do first, for readiness: lift the CPU limit" in lines
+    at = lines.index("Causes: what limits readiness")
+    assert lines[at + 1] == " 1.     -    0.4/s  CPU 1  readiness: CPU limit: /app  [CFG.QUOTA]"
+    assert not [line for line in lines if "disturbance" in line and line.startswith("Causes")]
+
+
+def test_what_opens_a_door_is_done_before_what_makes_ready() -> None:
+    lines = lines_of(throttled(EXPOSED, first=True))
+    assert "Causes: what limits readiness, and open doors, through which nothing came" in lines
+    assert any(line.startswith("  do first: reboot with isolcpus=") for line in lines)
+    measured = lines_of(throttled(NOT_ISOLATED))
+    assert "Causes, by their share of the disturbance" in measured
+    assert "  do first: reboot with the boot line below" in measured
 
 
 def test_the_last_line_is_the_next_command() -> None:
