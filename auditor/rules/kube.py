@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from auditor.context import Context
 from auditor.kubelet_view import ExclusiveContainer, KubeletView, Pinning
@@ -87,27 +88,28 @@ def lost(view: KubeletView, item: ExclusiveContainer) -> str:
 def conclude(
     ctx: Context, rule: Rule, bad: Collection[Finding], gaps: Iterable[str], otherwise: Finding
 ) -> Iterator[Finding]:
-    """What is bad, then that something is not known, else the finding that says there is nothing."""
+    """What is bad, then that something is not known, else that of all other CPUs there is nothing.
+
+    CPUs that ``otherwise`` does not name either are exclusive to no container.
+    """
     unknown = list(dict.fromkeys(gaps))
     yield from bad
     if unknown:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         yield rule.finding(Outcome.UNKNOWN, ctx.audited, detail=f"{unknown[0]}{more}")
-    elif not bad:
-        yield otherwise
-
-
-def nobody(ctx: Context, rule: Rule) -> Finding:
-    """No container has audited CPUs for itself."""
-    return rule.finding(Outcome.NOT_APPLICABLE, ctx.audited, detail="no container has these CPUs exclusively")
+        return
+    left = frozenset(ctx.audited) - {cpu for finding in bad for cpu in finding.cpus}
+    if fine := left & frozenset(otherwise.cpus):
+        yield replace(otherwise, cpus=tuple(sorted(fine)))
+    if free := left - frozenset(otherwise.cpus):
+        yield rule.finding(Outcome.NOT_APPLICABLE, free, detail="no container has these CPUs exclusively")
 
 
 def judged(
     ctx: Context, rule: Rule, bad: Collection[Finding], found: Collection[Held], gaps: Iterable[str], text: str
 ) -> Iterator[Finding]:
     """``conclude`` of a rule about containers that have audited CPUs: a pass for those, if there are any."""
-    here = cpus_of(found) & ctx.targets.audited
-    passed = rule.finding(Outcome.PASS, here, detail=text) if here else nobody(ctx, rule)
+    passed = rule.finding(Outcome.PASS, cpus_of(found) & ctx.targets.audited, detail=text)
     yield from conclude(ctx, rule, bad, gaps, passed)
 
 

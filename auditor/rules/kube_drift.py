@@ -20,7 +20,6 @@ from auditor.rules.kube import (
     in_hierarchy,
     is_static,
     label_of,
-    nobody,
     pool_leaves,
     restart_fix,
     settings,
@@ -48,7 +47,7 @@ def check_drift(ctx: Context, rule: Rule) -> Iterator[Finding]:
             ctx.targets.audited & frozenset().union(*(item.cpus for _, item in pinned)),
             detail="containers have the cpusets that the kubelet gave them, and nobody else has these CPUs",
         )
-        yield from conclude(ctx, rule, bad, gaps, passed if pinned else nobody(ctx, rule))
+        yield from conclude(ctx, rule, bad, gaps, passed)
 
 
 def _touches(ctx: Context, item: ExclusiveContainer) -> bool:

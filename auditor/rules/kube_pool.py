@@ -45,7 +45,9 @@ def check_pool(ctx: Context, rule: Rule) -> Iterator[Finding]:
             bad += [] if hidden else _not_isolated(ctx, rule, view, view.cpus, isolated)
         elif not isinstance(view.state, ProbeError):
             gaps.append(str(view.cpus))
-    text = "the kernel isolates no CPU" if not isolated else "no audited CPU is both isolated and in the shared pool"
+    text = (
+        "the kernel isolates no CPU" if not isolated else "none of these CPUs is both isolated and in the shared pool"
+    )
     otherwise = rule.finding(Outcome.PASS if isolated else Outcome.NOT_APPLICABLE, ctx.audited, detail=text)
     yield from conclude(ctx, rule, bad, gaps, otherwise)
 

@@ -27,7 +27,7 @@ def check_shared(ctx: Context, rule: Rule) -> Iterator[Finding]:
     several = ctx.kubelets[1:]
     gaps += [gap for view in ctx.kubelets if several for gap in _untold(view)]
     text = (
-        f"none of {len(ctx.kubelets)} kubelets uses what another gave away"
+        f"none of {len(ctx.kubelets)} kubelets uses these CPUs where another gave them away"
         if several
         else f"{who(ctx.kubelets[0])} is the only one of this kernel, and no container itself"
     )

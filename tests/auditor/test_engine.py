@@ -9,9 +9,10 @@ import pytest
 from auditor.context import Context
 from auditor.engine import run
 from auditor.model import Finding, Kind, Outcome
-from auditor.rules import RULES
+from auditor.rules import BY_ID, RULES
 from auditor.rules.base import Rule
-from tests.auditor.build import context, gone
+from probes.snapshot import Kubernetes
+from tests.auditor.build import context, gone, node
 
 
 def fine(ctx: Context, rule: Rule) -> Iterator[Finding]:
@@ -51,8 +52,16 @@ def test_our_own_mistakes_are_not_hidden() -> None:
         run([named("A", broken)], context())
 
 
-def test_every_rule_says_something_of_every_audited_cpu() -> None:
-    for ctx in (context(audited=(1, 5)), context(audited=(1, 5), complete=False, release="x", hypervisor="KVM")):
+@pytest.mark.parametrize("kubernetes", [None, node()], ids=["no-kubelet", "kubelet"])
+def test_every_rule_says_something_of_every_audited_cpu(kubernetes: Kubernetes | None) -> None:
+    """But those about kubelets where there is none: KUBE.STATE alone says so, or that one may be hidden."""
+    readable = context(audited=(1, 5), kubernetes=kubernetes)
+    blind = context(audited=(1, 5), kubernetes=kubernetes, complete=False, release="x", hypervisor="KVM")
+    silent = set() if kubernetes else {name for name in BY_ID if name.startswith("KUBE.")} - {"KUBE.STATE"}
+    for ctx, outcome in ((readable, Outcome.NOT_APPLICABLE), (blind, Outcome.UNKNOWN)):
         found = run(RULES, ctx)
-        for rule in RULES:
-            assert {cpu for f in found if f.rule == rule.id for cpu in f.cpus} == {1, 5}, rule.id
+        told = {name: {cpu for f in found if f.rule == name for cpu in f.cpus} for name in BY_ID}
+        assert {name for name, cpus in told.items() if not cpus} == silent
+        assert {name for name, cpus in told.items() if cpus != {1, 5}} == silent
+        if not kubernetes:
+            assert [f.outcome for f in found if f.rule == "KUBE.STATE"] == [outcome]

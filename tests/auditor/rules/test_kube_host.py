@@ -138,7 +138,7 @@ def test_two_kubelets_of_one_kernel(text: str, outcome: Outcome, detail: str) ->
 def test_two_kubelets_that_do_not_meet() -> None:
     second = kubelet(state=state("0"), pid=950)
     found = findings(on(kubernetes=node(kubelet(), second)), "KUBE.SHARED")
-    assert [item.detail for item in found] == ["none of 2 kubelets uses what another gave away"]
+    assert [item.detail for item in found] == ["none of 2 kubelets uses these CPUs where another gave them away"]
     torn = kubelet(state=gone(STATE_PATH), pid=950)
     found = findings(on(kubernetes=node(kubelet(), torn)), "KUBE.SHARED")
     assert [item.outcome for item in found] == [Outcome.UNKNOWN]

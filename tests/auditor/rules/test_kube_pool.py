@@ -15,6 +15,7 @@ from tests.auditor.build import (
     context,
     cpus,
     edit,
+    findings,
     gone,
     kubelet,
     node,
@@ -37,7 +38,7 @@ def on(*leaves: PodCgroup, text: str = "", config: str = KUBELET_CONFIG, threads
 
 def test_isolated_cpus_are_exclusive() -> None:
     found = only(on(), "KUBE.POOL")
-    assert (found.outcome, found.detail) == (Outcome.PASS, "no audited CPU is both isolated and in the shared pool")
+    assert (found.outcome, found.detail) == (Outcome.PASS, "none of these CPUs is both isolated and in the shared pool")
 
 
 def test_no_isolated_cpu() -> None:
@@ -134,6 +135,20 @@ def test_a_neighbour_of_the_pool() -> None:
     assert found.evidence == (Evidence(path=path, field="list", value="1,5"),)
     assert found.fix is not None
     assert found.fix.text.startswith("set cpuManagerPolicyOptions full-pcpus-only: 'true', and ask for whole cores; ")
+
+
+def test_each_audited_cpu_is_spoken_of() -> None:
+    """One with a neighbour, one without, one that is nobody's."""
+    siblings = {1: cpus(1, 3), 2: cpus(2), 5: cpus(5)}
+    ctx = on(
+        pod_cgroup(cpus(1, 2)), text=state("0,3-5", app="1-2"), siblings=siblings, audited=(1, 2, 5), control=(0, 3, 4)
+    )
+    found = [(item.outcome, item.cpus, item.detail) for item in findings(ctx, "KUBE.SMT")]
+    assert found == [
+        (Outcome.WARN, (1,), "its core is shared: CPU 3 is the shared pool"),
+        (Outcome.PASS, (2,), "no other container may run in the same core"),
+        (Outcome.NOT_APPLICABLE, (5,), "no container has these CPUs exclusively"),
+    ]
 
 
 def test_other_neighbours() -> None:
