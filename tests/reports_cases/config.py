@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from tests.hosts.machine import Machine, Recorded, Thread, record
@@ -72,3 +73,28 @@ def irqaffinity_overlap() -> Recorded:
     cards = [device(60 + cpu, f"eno1-TxRx-{cpu - 4}", cpu, range(16), per_s=5) for cpu in range(4, 8)]
     took = dict.fromkeys(range(4, 8), 5 * WINDOW_S)
     return record(softirqs(replace(machine, irqs=(*machine.irqs, *cards)), NET_RX=took))
+
+
+POD, APP, WEB = "0aa1d6f2-0000-4000-8000-000000000001", "a" * 64, "b" * 64
+OTHER = "0aa1d6f2-0000-4000-8000-000000000002"
+
+
+def offline_cpu() -> Recorded:
+    """8 CPUs, CPU 7 taken offline; static policy, defaultCpuSet 0-1,4-7; a pod of the shared pool has its old cpuset."""
+    machine = node(7, {2, 3}, kernel_release="4.15.0-29-generic", isolated={2, 3},
+                   boot="isolcpus=2,3 nohz_full=2,3 rcu_nocbs=2,3 irqaffinity=0,1,4-7")  # fmt: skip
+    own, pool = f"/kubepods/pod{POD}/{APP}", f"/kubepods/pod{OTHER}/{WEB}"
+    kubelet = Thread(pid=900, tid=900, name="kubelet", allowed=frozenset({0, 1, 4, 5, 6}),
+                     cgroup="/system.slice/kubelet.service")  # fmt: skip
+    host = record(add(replace(machine, cgroup_line="4:cpuset:{}", cgroups={}), kubelet))
+    state = {"policyName": "static", "defaultCpuSet": "0-1,4-7", "entries": {APP: "2-3"}}
+    for end in ("t0", "t1"):
+        tree = host.trees[end]
+        tree["sys/devices/system/cpu/possible"] = tree["sys/devices/system/cpu/present"] = "0-7\n"
+        tree["sys/fs/cgroup/cpuset/cpuset.cpus"] = "0-7\n"
+        tree["proc/900/cmdline"] = "/usr/bin/kubelet\0--cpu-manager-policy=static\0--kube-reserved=cpu=1\0"
+        tree["var/lib/kubelet/cpu_manager_state"] = json.dumps(state)
+        for path, asked, left in ((own, "2-3", "2-3"), (pool, "0-7", "0-6")):
+            tree[f"sys/fs/cgroup/cpuset{path}/cpuset.cpus"] = f"{asked}\n"
+            tree[f"sys/fs/cgroup/cpuset{path}/cpuset.effective_cpus"] = f"{left}\n"
+    return host

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditor.model import Audit, Cause
+from auditor.model import BAD, Audit, Cause, Finding
 from tests.hosts.build import write
 from tests.hosts.replayed import audit_of
 from tests.reports_cases.cases import NOT_BUILT, REPORTS, Report
@@ -16,7 +16,8 @@ HEAD = """# Public reports, judged
 
 Written by `python -m tests.reports_cases`; a test compares it. Each report is rebuilt as a recording from the few
 figures that were posted, on a node that is otherwise quiet, and judged as any recording is. *Rank* is the place of the
-stated cause among the ranked causes. Only figures are cited; what was not posted is said to be assumed.
+stated cause among the ranked causes; what only risks disturbance has none. Only figures are cited; what was not posted
+is said to be assumed.
 """
 
 
@@ -32,6 +33,12 @@ class Row:
     def cause(self) -> Cause | None:
         """The cause that is the stated one."""
         return None if self.rank is None else self.audit.causes[self.rank - 1]
+
+    @property
+    def risk(self) -> Finding | None:
+        """The finding that lists what is stated as a risk."""
+        found = [f for f in self.audit.findings if f.rule == self.report.risk and f.outcome in BAD]
+        return found[0] if found else None
 
 
 def judge(report: Report, directory: Path) -> Row:
@@ -65,7 +72,7 @@ def page(found: list[Row]) -> str:
 
 def _line(row: Row) -> str:
     report, cause = row.report, row.cause
-    found = f"{_short(cause)} ({', '.join(cause.rules)})" if cause else _instead(row.audit)
+    found = f"{_short(cause)} ({', '.join(cause.rules)})" if cause else _instead(row)
     status = f"{row.audit.verdict.status.value}, {row.audit.readiness.status.value}"
     cells = (report.name, report.source, report.stated, status, _rank(row), found, report.note)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -79,5 +86,7 @@ def _short(cause: Cause) -> str:
     return cause.title if len(cause.title) <= 160 else cause.title[:157] + "..."
 
 
-def _instead(audit: Audit) -> str:
-    return f"only: {', '.join(_short(cause) for cause in audit.causes)}" if audit.causes else "none"
+def _instead(row: Row) -> str:
+    causes, risk = row.audit.causes, row.risk
+    known = f"only: {', '.join(map(_short, causes))}" if causes else "none"
+    return f"{known}; a risk: {risk.title}: {risk.detail} ({risk.rule})" if risk else known

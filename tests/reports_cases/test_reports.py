@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.model import Outcome
+from auditor.model import Kind, Outcome
 from tests.hosts.replayed import found
 from tests.reports_cases import table
 from tests.reports_cases.cases import FIRST, FIVE, NOT_BUILT, REPORTS, Report
@@ -42,6 +42,20 @@ def test_the_page_is_up_to_date(request: pytest.FixtureRequest, judged: dict[str
     if request.config.getoption("--update-golden"):
         PAGE.write_text(text, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == text
+
+
+def test_a_state_that_names_an_offline_cpu_is_a_risk_and_so_is_the_cpuset_that_stays(judged: dict[str, Row]) -> None:
+    row = judged["a CPU that went offline"]
+    assert row.risk is not None
+    assert (row.risk.outcome, row.risk.kind, row.risk.cpus) == (Outcome.FAIL, Kind.RISK, (2, 3))
+    assert row.risk.detail == "CPUs 7 are not online: a kubelet that starts on it refuses to"
+    (drift,) = found(row.audit, "KUBE.DRIFT", 2)
+    assert (drift.outcome, drift.cpus) == (Outcome.FAIL, (2, 3))
+    assert drift.detail.startswith("it may run on CPUs 2-3, which another container has exclusively")
+
+
+def test_only_what_is_no_cause_is_looked_for_among_the_risks(judged: dict[str, Row]) -> None:
+    assert [name for name, row in judged.items() if row.risk] == ["a CPU that went offline"]
 
 
 def test_what_latency_alone_shows_is_not_called_isolated_without_its_bound(judged: dict[str, Row]) -> None:
