@@ -47,9 +47,13 @@ class Tool:
         assert self.popen.stdout is not None
         children: list[tuple[int, str]] = json.loads(self.popen.stdout.readline())
         self.directories = [directory for _, directory in children]
-        self.pids = [process.pid for process in psutil.Process(self.popen.pid).children(recursive=True)]
+        # stress-ng and its five, cyclictest, the spinner: a busy machine takes its time to start them
+        assert leftovers.wait_until(lambda: len(self.find()) >= 8, 30.0)
+        self.pids = self.find()
         assert {pid for pid, _ in children} < set(self.pids)
-        assert len(self.pids) >= 8  # stress-ng and its five, cyclictest, the spinner
+
+    def find(self) -> list[int]:
+        return [process.pid for process in psutil.Process(self.popen.pid).children(recursive=True)]
 
     def end(self, number: signal.Signals) -> int:
         assert self.popen.stdout is not None
