@@ -79,6 +79,10 @@ def test_a_limit_of_an_ancestor_that_runs_out_is_found_there(guest: NodeResult) 
     assert counted["nr_throttled"] == "/sys/fs/cgroup/low/cpu.stat"
     assert quota["fix"]["commands"] == ["echo max | sudo tee /sys/fs/cgroup/low/cpu.max"]
     assert quota["fix"]["undo"] == "echo '30000 100000' | sudo tee /sys/fs/cgroup/low/cpu.max"
+    # One cause with the tick that it keeps; of readiness alone only where it keeps none.
+    cause = cause_of(found, "CFG.QUOTA")
+    assert cause["title"].startswith("readiness: ") is (cause["rules"] == ["CFG.QUOTA"])
+    assert cause["fix"]["commands"][0] == "echo max | sudo tee /sys/fs/cgroup/low/cpu.max"
 
 
 @scenario

@@ -151,8 +151,8 @@ REPORTS: tuple[Report, ...] = (
         stated="the kubelet's state names CPU 7, which went offline: the shared pool keeps its old cpuset",
         build=config.offline_cpu,
         risk="KUBE.STATE",
-        note="no counts were posted: that CPUs 2-3 are isolated, and which cpuset is the old one, is assumed; KUBE.DRIFT "
-        "names the container that keeps it",
+        note="no counts were posted: that CPUs 2-3 are isolated, and which cpuset is the old one, is assumed; "
+        "KUBE.DRIFT names the container that keeps it",
     ),
     Report(
         name="clean run, 75 µs",

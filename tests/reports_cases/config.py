@@ -80,7 +80,7 @@ OTHER = "0aa1d6f2-0000-4000-8000-000000000002"
 
 
 def offline_cpu() -> Recorded:
-    """8 CPUs, CPU 7 taken offline; static policy, defaultCpuSet 0-1,4-7; a pod of the shared pool has its old cpuset."""
+    """8 CPUs, 7 taken offline; static policy, defaultCpuSet 0-1,4-7; a container of the pool has its old cpuset."""
     machine = node(7, {2, 3}, kernel_release="4.15.0-29-generic", isolated={2, 3},
                    boot="isolcpus=2,3 nohz_full=2,3 rcu_nocbs=2,3 irqaffinity=0,1,4-7")  # fmt: skip
     own, pool = f"/kubepods/pod{POD}/{APP}", f"/kubepods/pod{OTHER}/{WEB}"
