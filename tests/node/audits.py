@@ -38,7 +38,7 @@ NOISE = in_background(HOST)
 
 def audit(name: str, *options: str, cpus: str = AUDITED, window: str = "10s", load: bool = False) -> str:
     """The line that runs the command; NAME.json, NAME.txt, NAME.err and NAME.code are left in $OUT."""
-    words = [PYTHON, "-m", "auditor", "run", "--cpus", cpus, "--window", window, *(["--load"] * load), *options]
+    words = ["cpu_audit", "run", "--cpus", cpus, "--window", window, *(["--load"] * load), *options]
     files = f"-o $OUT/{name}.json >$OUT/{name}.txt 2>$OUT/{name}.err"
     return f"{' '.join(words)} {files}; echo $? >$OUT/{name}.code"
 

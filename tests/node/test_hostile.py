@@ -12,7 +12,7 @@ from tests.node.fleet import Scenario
 from tests.node.node import NodeResult
 
 HOSTILE = Scenario(
-    name="hostile", append=ISOLATED, script=f"{PYTHON} -S tests/node/drivers/hostile.py $OUT", timeout_s=900
+    name="hostile", append=ISOLATED, script=f"{PYTHON} -m tests.node.drivers.hostile $OUT", timeout_s=900
 )
 pytestmark = [pytest.mark.node, pytest.mark.scenario(HOSTILE)]
 
