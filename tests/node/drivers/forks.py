@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 
 # What a run has imported when it ends.
@@ -78,7 +78,7 @@ def _become(argv: Sequence[str], files: dict[int, int | None]) -> None:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except Exception:
-        traceback.print_exc()
+        logging.exception("the command broke off")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
