@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from tests.node import artifacts
 from tests.node.node import Node, NodeResult
 
 SIDE_BY_SIDE = 2
@@ -61,7 +62,7 @@ class Scenario:
             smp=self.smp,
             queues=self.queues,
             tcg=self.tcg,
-            env={**ENV, **self.env},
+            env={**ENV, "BUNDLE": str(artifacts.bundle()), **self.env},
         )
         return node.run(PRELUDE + self.script, job=job, timeout=self.timeout_s)
 

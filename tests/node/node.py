@@ -15,7 +15,7 @@ from tests.node import artifacts
 from tests.node.errors import DIED_CODE, TIMEOUT_CODE, GuestDied, NodeError, NodeTimeout
 from tests.node.machine import Machine, qemu_argv
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = artifacts.CHECKOUT
 GUEST_ENV = {
     "HOME": "/root",
     "LANG": "C.UTF-8",

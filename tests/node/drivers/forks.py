@@ -15,6 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
+
+from tests.node.drivers import bundle
 
 # What a run has imported when it ends.
 MODULES = ("auditor.cli", "auditor.session", "auditor.policy_file", "auditor.output", "auditor.document")
@@ -23,9 +26,13 @@ REPORTS = ("reports.text", "reports.json_report", "typer._click.decorators", "ps
 
 def load() -> None:
     """Imports the command. Without the freeze each fork would copy most of the heap at its first collection."""
+    gc.disable()
+    if file := os.environ.get("BUNDLE"):
+        bundle.use(Path(file))
     for module in (*MODULES, *REPORTS):
         importlib.import_module(module)
     gc.freeze()
+    gc.enable()
 
 
 class Fork:
