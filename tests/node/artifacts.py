@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.node import acpi, cpio
+from tests.node import acpi, bzimage, cpio
 from tests.node.errors import NodeError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -141,6 +141,15 @@ def fetch_kernel(kernel: str) -> Kernel:
     root = _cached(_place(package, version), functools.partial(_unpack_kernel, package, version))
     (modules,) = (root / "lib" / "modules").iterdir()
     return Kernel(root=root, release=modules.name)
+
+
+def vmlinux(kernel: Kernel) -> Path:
+    """The kernel of ``kernel``, unpacked."""
+
+    def build(target: Path) -> None:
+        target.write_bytes(bzimage.vmlinux(kernel.vmlinuz.read_bytes()))
+
+    return _cached(cache_dir() / f"vmlinux-{kernel.root.name}", build)
 
 
 def parse_insmod(text: str) -> list[Path]:

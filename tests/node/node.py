@@ -125,7 +125,7 @@ class Node:
     def _machine(self, job: Path) -> Machine:
         kernel = artifacts.fetch_kernel(self.kernel)
         return Machine(
-            vmlinuz=kernel.vmlinuz,
+            vmlinux=artifacts.vmlinux(kernel),
             initramfs=artifacts.initramfs(kernel),
             modules=kernel.modules,
             job=job,
