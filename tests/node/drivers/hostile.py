@@ -21,7 +21,8 @@ from tests.node.drivers.forks import Fork, load
 EVERYWHERE, HOUSEKEEPING = {0, 1, 2, 3}, {0, 2}
 PATIENCE_S = 200.0
 THREADS = 2000
-PIDS = 600
+PIDS = 450
+"""Of which the kernel gives out those from 300 on, once they were all given out."""
 # Sleepers that stay, and others that come and go as fast as they can.
 CROWD = """import os, sys, threading, time
 threading.stack_size(65536)
