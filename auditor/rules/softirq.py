@@ -117,11 +117,8 @@ def _fix(ctx: Context, cpu: int, name: str) -> Fix:
         + "; a timer armed before isolation stays until the CPU was offline once"
     )
     packets = "network packets are handled here: steer the NIC's interrupts, take the CPU out of the rps_cpus masks"
-    inside = "an idle CPU of a root partition is asked to balance for the whole machine: nohz_full keeps that away"
     texts = {
-        "SCHED": inside
-        if balanced_inside(ctx, cpu)
-        else "the load balancer runs here because the CPU is in a scheduler domain: isolate it",
+        "SCHED": _sched_fix(ctx, cpu),
         "TIMER": timers,
         "HRTIMER": timers,
         "RCU": "rcu_nocbs (or nohz_full) offloads the callbacks",
@@ -129,6 +126,20 @@ def _fix(ctx: Context, cpu: int, name: str) -> Fix:
         "NET_TX": packets,
     }
     return boot_fix(ctx, texts.get(name, "follows a device interrupt: steer that to the housekeeping CPUs"))
+
+
+def _sched_fix(ctx: Context, cpu: int) -> str:
+    if balanced_inside(ctx, cpu):
+        return "an idle CPU of a root partition is asked to balance for the whole machine: nohz_full keeps that away"
+    if domain_state(ctx, cpu)[0] is not Outcome.PASS:
+        return "the load balancer runs here because the CPU is in a scheduler domain: isolate it"
+    # trigger_load_balance() in kernel/sched/fair.c ends early where there is no domain, and with it what would take the
+    # CPU out of nohz.idle_cpus_mask; going offline does (sched_cpu_deactivate).
+    return (
+        "a CPU that was idle when it left the scheduler domains may stay on the list of those asked to balance for the "
+        "whole machine: nohz_full keeps that away, and so does taking it offline and online once, before its workload "
+        "starts"
+    )
 
 
 STEER = "it follows a device interrupt: steer that to the housekeeping CPUs"

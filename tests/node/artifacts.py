@@ -1,4 +1,4 @@
-"""What a guest boots from: Debian's kernel packages, an initramfs, an ACPI table.
+"""What a guest boots from and runs: Debian's kernel packages, an initramfs, an ACPI table, the command.
 
 All of it is cached under $XDG_CACHE_HOME/cpu-audit-node, named by what it was made from. Whoever comes first builds
 beside the final name and renames, so that two test runs may share the cache.
@@ -11,14 +11,17 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.node import acpi, cpio
+from tests.node import acpi, bzimage, cpio
 from tests.node.errors import NodeError
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 GUEST = Path(__file__).with_name("guest")
 BUSYBOX = Path("/bin/busybox")
 MODULES = {
@@ -140,6 +143,15 @@ def fetch_kernel(kernel: str) -> Kernel:
     return Kernel(root=root, release=modules.name)
 
 
+def vmlinux(kernel: Kernel) -> Path:
+    """The kernel of ``kernel``, unpacked."""
+
+    def build(target: Path) -> None:
+        target.write_bytes(bzimage.vmlinux(kernel.vmlinuz.read_bytes()))
+
+    return _cached(cache_dir() / f"vmlinux-{kernel.root.name}", build)
+
+
 def parse_insmod(text: str) -> list[Path]:
     """The files that ``modprobe --show-depends`` prints as ``insmod FILE``, in order; ``builtin NAME`` needs none."""
     lines = [line.split() for line in text.splitlines()]
@@ -190,6 +202,23 @@ def idle_table(cpus: int) -> Path:
     source = acpi.idle_table(cpus)
     key = hashlib.sha256(source.encode()).hexdigest()[:16]
     return _cached(cache_dir() / f"idle-{key}.aml", functools.partial(_compile, source))
+
+
+def _bundle_key() -> str:
+    installed = sorted(path.name for path in Path(sysconfig.get_path("purelib")).glob("*.dist-info"))
+    parts = [text.encode() for text in (sys.version, sys.prefix, str(CHECKOUT), *installed)]
+    for package in ("auditor", "probes", "reports", "tests/node/drivers"):
+        parts += [path.read_bytes() for path in sorted((CHECKOUT / package).rglob("*.py"))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _write_bundle(target: Path) -> None:
+    _run([sys.executable, "-m", "tests.node.drivers.bundle", str(target)], CHECKOUT)
+
+
+def bundle() -> Path:
+    """The command with all that it imports, for the audits of a guest (see drivers/bundle.py)."""
+    return _cached(cache_dir() / f"bundle-{_bundle_key()}", _write_bundle)
 
 
 def make_scratch(target: Path, size_mib: int = 512) -> None:

@@ -26,19 +26,19 @@ def in_background(program: str, cpus: str = "") -> str:
 # A daemon of the host: awake fifty times a second, and a little work each time.
 DAEMON = "import time\nwhile True: time.sleep(0.02); sum(range(500))"
 # Three such daemons, lazier, and a log that is synced, which keeps the disk's interrupts flowing. One start: that costs
-# the most. Emulated, every wake-up is a millisecond of the host: more of them and two guests starve each other.
+# the most. Emulated, every wake-up is four milliseconds of the host: more of them and two guests starve each other.
 HOST = """import os, time
 if os.fork() and os.fork() and os.fork():
     log = os.open("/scratch/log", os.O_CREAT | os.O_WRONLY)
-    while True: os.pwrite(log, b"x" * 4096, 0); os.fsync(log); time.sleep(0.05)
-while True: time.sleep(0.04); sum(range(500))"""
+    while True: os.pwrite(log, b"x" * 4096, 0); os.fsync(log); time.sleep(0.1)
+while True: time.sleep(0.09); sum(range(500))"""
 NOISE = in_background(HOST)
 """What a host does by itself, pinned nowhere. Lighter than --load, so that two guests can run side by side."""
 
 
 def audit(name: str, *options: str, cpus: str = AUDITED, window: str = "10s", load: bool = False) -> str:
     """The line that runs the command; NAME.json, NAME.txt, NAME.err and NAME.code are left in $OUT."""
-    words = [PYTHON, "-m", "auditor", "run", "--cpus", cpus, "--window", window, *(["--load"] * load), *options]
+    words = ["cpu_audit", "run", "--cpus", cpus, "--window", window, *(["--load"] * load), *options]
     files = f"-o $OUT/{name}.json >$OUT/{name}.txt 2>$OUT/{name}.err"
     return f"{' '.join(words)} {files}; echo $? >$OUT/{name}.code"
 

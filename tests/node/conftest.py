@@ -5,13 +5,13 @@ The boots of all selected tests are ordered together when the first of them asks
 
 from __future__ import annotations
 
-import compileall
 from collections.abc import Iterator
 
 import pytest
 
+from tests.node import artifacts
 from tests.node.fleet import Bootable, Fleet
-from tests.node.node import CHECKOUT, NodeResult
+from tests.node.node import NodeResult
 from tests.node.require import available, require_node
 
 
@@ -24,8 +24,7 @@ def scenario_of(item: pytest.Item) -> Bootable | None:
 @pytest.fixture(scope="session")
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """All guests of this session."""
-    for package in ("auditor", "probes", "reports"):  # a guest in emulation would compile them at every start
-        compileall.compile_dir(CHECKOUT / package, quiet=2)
+    artifacts.bundle()  # it compiles what it imports, too: a guest could not keep that
     fleet = Fleet(tmp_path_factory.mktemp("guests"))
     wanted = [scenario for item in request.session.items if (scenario := scenario_of(item))]
     can = {kernel: available(kernel) is None for kernel in {scenario.kernel for scenario in wanted}}

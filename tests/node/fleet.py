@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -9,12 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from tests.node import artifacts
 from tests.node.node import Node, NodeResult
 
 SIDE_BY_SIDE = 2
 """On two host CPUs. A third one keeps them busy all the time, and the whole set takes as long: each guest is slower."""
 # On a tmpfs no device interrupt flows: the load of the audit writes to the disk.
-SCRATCH = MappingProxyType({"CPU_AUDIT_SCRATCH": "/scratch"})
+ENV = MappingProxyType({"CPU_AUDIT_SCRATCH": "/scratch", "PYTHON": sys.executable})
+PRELUDE = ". tests/node/drivers/cpu_audit.sh\n"
 
 
 class Bootable(Protocol):
@@ -37,7 +40,7 @@ class Bootable(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """One boot of a node of four CPUs, and the script that runs in it."""
+    """One boot of a node of four CPUs, and the bash script that runs in it; ``cpu_audit`` is the command there."""
 
     name: str
     script: str
@@ -59,9 +62,9 @@ class Scenario:
             smp=self.smp,
             queues=self.queues,
             tcg=self.tcg,
-            env={**SCRATCH, **self.env},
+            env={**ENV, "BUNDLE": str(artifacts.bundle()), **self.env},
         )
-        return node.run(self.script, job=job, timeout=self.timeout_s)
+        return node.run(PRELUDE + self.script, job=job, timeout=self.timeout_s)
 
 
 class Fleet:

@@ -18,7 +18,7 @@ LATE_CPUS = "maxcpus=1"
 class Machine:
     """Everything that decides the argv of one guest; ``job`` is the directory it shares with the host."""
 
-    vmlinuz: Path
+    vmlinux: Path
     initramfs: Path
     modules: Path
     job: Path
@@ -91,7 +91,7 @@ def qemu_argv(machine: Machine) -> list[str]:
     return [
         *[QEMU, "-machine", "q35,usb=off", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
         *_cpu(machine),
-        *["-kernel", str(machine.vmlinuz), "-initrd", str(machine.initramfs)],
+        *["-kernel", str(machine.vmlinux), "-initrd", str(machine.initramfs)],
         *["-append", _cmdline(machine)],
         *_devices(machine),
         *table,

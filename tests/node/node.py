@@ -15,7 +15,7 @@ from tests.node import artifacts
 from tests.node.errors import DIED_CODE, TIMEOUT_CODE, GuestDied, NodeError, NodeTimeout
 from tests.node.machine import Machine, qemu_argv
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = artifacts.CHECKOUT
 GUEST_ENV = {
     "HOME": "/root",
     "LANG": "C.UTF-8",
@@ -125,7 +125,7 @@ class Node:
     def _machine(self, job: Path) -> Machine:
         kernel = artifacts.fetch_kernel(self.kernel)
         return Machine(
-            vmlinuz=kernel.vmlinuz,
+            vmlinux=artifacts.vmlinux(kernel),
             initramfs=artifacts.initramfs(kernel),
             modules=kernel.modules,
             job=job,

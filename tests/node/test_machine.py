@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.node.machine import BASE_CMDLINE, Machine, qemu_argv
 
 MACHINE = Machine(
-    vmlinuz=Path("/k/vmlinuz"),
+    vmlinux=Path("/k/vmlinux"),
     initramfs=Path("/k/initramfs"),
     modules=Path("/k/modules"),
     job=Path("/jobs/a"),
@@ -22,7 +22,7 @@ def test_whole_argv_of_a_plain_machine() -> None:
     assert " ".join(qemu_argv(MACHINE)) == (
         "qemu-system-x86_64 -machine q35,usb=off -nodefaults -no-user-config -display none -no-reboot"
         " -accel tcg,thread=multi,tb-size=512 -cpu max -smp 6 -m 2048M"
-        " -kernel /k/vmlinuz -initrd /k/initramfs -append console=ttyS0 quiet loglevel=4 panic=-1 oops=panic"
+        " -kernel /k/vmlinux -initrd /k/initramfs -append console=ttyS0 quiet loglevel=4 panic=-1 oops=panic"
         " lpj=12000000 mitigations=off cryptomgr.notests maxcpus=1"
         " -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"
         " -device virtio-9p-pci,fsdev=root,mount_tag=root"

@@ -24,7 +24,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Qemu], None]:
     """Replaces QEMU and all that it boots from."""
 
     def machine(self: Node, job: Path) -> Machine:
-        return Machine(vmlinuz=job / "v", initramfs=job / "i", modules=Path("/m"), job=job)
+        return Machine(vmlinux=job / "v", initramfs=job / "i", modules=Path("/m"), job=job)
 
     def replace(qemu: Qemu) -> None:
         monkeypatch.setattr(Node, "_machine", machine)

@@ -34,7 +34,7 @@ OBSERVER = Scenario(
     name="observer",
     append=ISOLATED,
     tcg="single",  # tracepoints are switched: see LATE_CPUS in machine.py
-    script=f"{PYTHON} -S tests/node/drivers/observer.py $OUT",
+    script=f"{PYTHON} -m tests.node.drivers.observer $OUT",
 )
 pytestmark = [pytest.mark.node, pytest.mark.scenario(OBSERVER)]
 

@@ -17,6 +17,10 @@ MAKE = """mkdir /sys/fs/cgroup/latency
 echo 1,3 >/sys/fs/cgroup/latency/cpuset.cpus
 echo {kind} >/sys/fs/cgroup/latency/cpuset.cpus.partition
 cat /sys/fs/cgroup/latency/cpuset.cpus.partition >$OUT/{kind}.state"""
+# What was idle when it left the scheduler domains may stay on the list of idle CPUs that balance for others; what was
+# offline since is not on it. 6.1 rebuilds the domains by and by.
+RETURN = """for cpu in 1 3; do for state in 0 1; do echo $state >/sys/devices/system/cpu/cpu$cpu/online; done; done
+sleep 1"""
 UNMAKE = "echo member >/sys/fs/cgroup/latency/cpuset.cpus.partition; rmdir /sys/fs/cgroup/latency"
 # A partition below an ordinary cgroup is no partition.
 INVALID = """mkdir -p /sys/fs/cgroup/pods/latency
@@ -33,6 +37,7 @@ def scenario(kernel: str) -> Scenario:
     lines = [
         NOISE,
         MAKE.format(kind="isolated"),
+        RETURN,
         audit("isolated"),
         obey("isolated", "IRQ.AFFINITY"),
         audit("steered"),

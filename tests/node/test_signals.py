@@ -22,7 +22,7 @@ SEED = int(os.environ.get("SIGNALS_SEED", "20260302"))
 SIGNALS = Scenario(
     name="signals",
     append=ISOLATED,
-    script=f"{PYTHON} -S tests/node/drivers/signals.py $OUT {SEED}",
+    script=f"{PYTHON} -m tests.node.drivers.signals $OUT {SEED}",
     timeout_s=1200,
 )
 pytestmark = [pytest.mark.node, pytest.mark.scenario(SIGNALS)]

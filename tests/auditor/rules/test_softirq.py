@@ -97,6 +97,22 @@ def test_without_own_work_they_balance_for_the_rest_of_the_machine() -> None:
     assert found[0].fix.text.startswith("an idle CPU of a root partition is asked to balance for the whole machine")
 
 
+@pytest.mark.parametrize(
+    ("domains", "text"),
+    [
+        ({1: [cpus(0, 1, 2, 3)]}, "the load balancer runs here because the CPU is in a scheduler domain: isolate it"),
+        ({}, "a CPU that was idle when it left the scheduler domains may stay on the list of those asked to balance"),
+    ],
+)
+def test_a_balancer_outside_all_domains_is_one_that_the_list_of_idle_cpus_kept(
+    domains: dict[int, list[frozenset[int]]], text: str
+) -> None:
+    found = only(context(domains=domains, softirqs={"SCHED": {1: 480, 0: 900}}), "SIRQ.SCHED")
+    assert found.outcome is Outcome.FAIL
+    assert found.fix is not None
+    assert found.fix.text.startswith(text)
+
+
 @pytest.mark.parametrize("name", ["TIMER", "HRTIMER"])
 @pytest.mark.parametrize(
     ("raw", "wakeups", "outcome", "observed"),

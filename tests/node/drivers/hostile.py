@@ -1,6 +1,6 @@
 """Runs in a guest: the tool where the disk is full, its directory goes, threads and pids race, the clock steps.
 
-Usage: hostile.py OUT. Leaves the tool's files and facts.json.
+Usage: hostile OUT. Leaves the tool's files and facts.json.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.node.drivers.forks import Fork, load
+
 EVERYWHERE, HOUSEKEEPING = {0, 1, 2, 3}, {0, 2}
 PATIENCE_S = 200.0
 THREADS = 2000
-PIDS = 600
+PIDS = 450
+"""Of which the kernel gives out those from 300 on, once they were all given out."""
 # Sleepers that stay, and others that come and go as fast as they can.
 CROWD = """import os, sys, threading, time
 threading.stack_size(65536)
@@ -35,19 +38,19 @@ while time.monotonic() < end:
 SHORT = "end=$(($(date +%s) + 300)); while [ $(date +%s) -lt $end ]; do for i in 1 2 3 4 5 6 7 8 9; do (:); done; done"
 
 
-def started(out: str, name: str, window: str, *outputs: str) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-m", "auditor", "run", "--cpus", "1,3", "--window", window]
+def started(out: str, name: str, window: str, *outputs: str) -> Fork:
+    argv = ["run", "--cpus", "1,3", "--window", window]
     for path in outputs:
         argv += ["-o", path]
     with open(f"{out}/{name}.txt", "wb") as report, open(f"{out}/{name}.err", "wb") as errors:
         os.sched_setaffinity(0, EVERYWHERE)  # that it has pinned itself can be seen then
         try:
-            return subprocess.Popen(argv, stdout=report, stderr=errors)
+            return Fork(argv, report.fileno(), errors.fileno())
         finally:
             os.sched_setaffinity(0, HOUSEKEEPING)
 
 
-def measuring(child: subprocess.Popen[bytes]) -> bool:
+def measuring(child: Fork) -> bool:
     """Waits until it has pinned itself: its outputs are checked then, its window begins."""
     end = time.monotonic() + PATIENCE_S
     while os.sched_getaffinity(child.pid) != HOUSEKEEPING and time.monotonic() < end:
@@ -133,6 +136,7 @@ CASES: tuple[Callable[[str], dict[str, Any]], ...] = (full, removed, crowd, recy
 def main(out: str) -> None:
     """One after the other."""
     os.sched_setaffinity(0, HOUSEKEEPING)
+    load()
     facts = {case.__name__: case(out) for case in CASES}
     Path(out, "facts.json").write_text(json.dumps(facts, indent=1))
 

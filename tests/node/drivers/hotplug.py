@@ -1,6 +1,6 @@
 """Runs in a guest: takes CPUs away while the tool measures; leaves its files and facts.json.
 
-Usage: hotplug.py OUT. Every window is audited and recorded at once, by two processes side by side.
+Usage: hotplug OUT. Every window is audited and recorded at once, by two processes side by side.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.node.drivers.forks import Fork, load
+
 EVERYWHERE, HOUSEKEEPING = {0, 1, 2, 3}, {0, 2}
 AUDITED = "1,3"
 WINDOW_S = 16
@@ -23,26 +25,21 @@ TRIES = 3
 SLEEPER = "import time\nwhile True: time.sleep(0.01)"
 
 
-def tool(out: str, name: str, command: str, result: str, *options: str) -> subprocess.Popen[bytes]:
-    """The tool, allowed everywhere until it pins itself."""
-    argv = [sys.executable, "-m", "auditor", command, "--cpus", AUDITED, *options]
+def tool(out: str, name: str, command: str, result: str, *options: str) -> Fork:
+    """The tool, allowed everywhere until it pins itself: that it has done so can be seen then."""
+    argv = [command, "--cpus", AUDITED, *options, "-o", f"{out}/{result}"]
     with open(f"{out}/{name}.txt", "wb") as report, open(f"{out}/{name}.err", "wb") as errors:
-        return everywhere([*argv, "-o", f"{out}/{result}"], stdout=report, stderr=errors)
-
-
-def everywhere(argv: list[str], **files: Any) -> subprocess.Popen[bytes]:
-    """Starts it allowed on all CPUs: that it has pinned itself can be seen then."""
-    os.sched_setaffinity(0, EVERYWHERE)
-    try:
-        return subprocess.Popen(argv, **files)
-    finally:
-        os.sched_setaffinity(0, HOUSEKEEPING)
+        os.sched_setaffinity(0, EVERYWHERE)
+        try:
+            return Fork(argv, report.fileno(), errors.fileno())
+        finally:
+            os.sched_setaffinity(0, HOUSEKEEPING)
 
 
 class Watched:
     """A run, and since when it measures: it has pinned itself and sleeps between two samples."""
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+    def __init__(self, child: Fork) -> None:
         self.child = child
         self.since: float | None = None
         self._seen: list[list[str] | None] = []
@@ -120,6 +117,7 @@ def refused(out: str) -> dict[str, Any]:
 def main(out: str) -> None:
     """One window after the other."""
     os.sched_setaffinity(0, HOUSEKEEPING)
+    load()
     own = subprocess.Popen(["taskset", "-c", "3", sys.executable, "-S", "-c", SLEEPER])
     time.sleep(2)
     facts: dict[str, Any] = {"gone": window(out, "gone", away(3, None))}

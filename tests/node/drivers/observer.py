@@ -1,7 +1,7 @@
 """Runs in a guest: traces windows with and without the tool in private instances; leaves facts.json and the traces
 sent.txt and there.txt.
 
-Usage: observer.py OUT. Every event is switched on before the first window and off after the last: that itself patches
+Usage: observer OUT. Every event is switched on before the first window and off after the last: that itself patches
 code and interrupts all CPUs. Nothing of the trace is read before the end.
 """
 

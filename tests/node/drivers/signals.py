@@ -1,6 +1,6 @@
 """Runs in a guest: kills the tool at moments drawn from a seed and writes down what is left of it; leaves facts.json.
 
-Usage: signals.py OUT SEED.
+Usage: signals OUT SEED. The command is forked, and started where the moment is the start of its interpreter.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.node.drivers.forks import Fork, load
 
 HOUSEKEEPING = {0, 2}
 RUN_DIRECTORY = Path("/run/cpu-audit")
@@ -34,15 +36,13 @@ GONE_S = 15.0
 OURS = ("stress-ng", "spin.py", "launch.py")
 
 
-def command(out: str, name: str, *options: str) -> list[str]:
+def started(out: str, name: str, *options: str, fork: bool = True) -> Fork | subprocess.Popen[bytes]:
     """A run of a second."""
-    argv = [sys.executable, "-m", "auditor", "run", "--cpus", "1,3", "--window", "1s", "-o", f"{out}/{name}.json"]
-    return [*argv, *options]
-
-
-def started(out: str, name: str, *options: str) -> subprocess.Popen[bytes]:
+    argv = ["run", "--cpus", "1,3", "--window", "1s", "-o", f"{out}/{name}.json", *options]
     with open(f"{out}/{name}.txt", "wb") as report, open(f"{out}/{name}.err", "wb") as errors:
-        return subprocess.Popen(command(out, name, *options), stdout=report, stderr=errors)
+        if fork:
+            return Fork(argv, report.fileno(), errors.fileno())
+        return subprocess.Popen([sys.executable, "-m", "auditor", *argv], stdout=report, stderr=errors)
 
 
 def records(pid: int) -> int:
@@ -69,7 +69,7 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def reach(moment: str, child: subprocess.Popen[bytes]) -> bool:
+def reach(moment: str, child: Fork | subprocess.Popen[bytes]) -> bool:
     """Waits for the event of a moment; whether it came."""
     if moment == "start":
         return until(lambda: handles(child.pid, signal.SIGTERM), PATIENCE_S)
@@ -121,7 +121,7 @@ def kill(out: str, seed: int, name: str, number: signal.Signals, moment: str, *,
     """One run that is not let end by itself."""
     draw = random.Random(f"{seed} {name}")
     delay_s = draw.uniform(0, MOMENTS[moment])
-    child = started(out, name, "--load", "--work", "spin")
+    child = started(out, name, "--load", "--work", "spin", fork=moment != "start")
     reached = reach(moment, child)
     time.sleep(delay_s)
     before = records(child.pid)
@@ -156,6 +156,7 @@ def next_run(out: str, name: str) -> dict[str, Any]:
 def main(out: str, seed: int) -> None:
     """One after the other."""
     os.sched_setaffinity(0, HOUSEKEEPING)
+    load()
     bystander = subprocess.Popen(["nice", "-n", "5", "taskset", "-c", "2", "sleep", "100000"])
     time.sleep(1)
     facts: dict[str, Any] = {"seed": seed, "others_before": others(), "next": {"first": next_run(out, "first")}}

@@ -1,0 +1,1 @@
+"""Programs that run in a guest, where shell lines are not enough."""
