@@ -26,7 +26,7 @@ _HEADER = re.compile(r"\s*CPU\d{1,7}(?:\s+CPU\d{1,7})*\s*", re.ASCII)
 # The layout after 7.1 has a blank less before the text. NMI is the first named row, and no x86 kernel lacks it.
 _OLD_LAYOUT = re.compile(r"^ *NMI:(?: +\d+)+ {3}Non-maskable interrupts$", re.ASCII | re.MULTILINE)
 _X86_CHIP = re.compile(r"IO-APIC|XT-PIC|xen-percpu|xen-pirq|(\d|MSI)-(edge|fasteoi)\b", re.ASCII)
-_X86_LABELS = frozenset({"SPU", "RTR", "TRM", "THR", "DFR", "MCP", "MIS", "PIN"})
+_X86_LABELS = frozenset({"RTR", "TRM", "THR", "DFR", "MCP", "MIS", "PIN"})  # ppc has SPU, MCE, PMI and NMI as well
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,15}", re.ASCII)
 
 
@@ -96,7 +96,7 @@ def parse_interrupts(text: str, cpus: Collection[int] | None = None, *, path: st
     """Text of /proc/interrupts to rows; only the columns of ``cpus`` are converted.
 
     Raises ProbeError: MASKED for an empty or header-less file, else MALFORMED with the line number, as every row must
-    have a count for every column.
+    have a count for every column and no row may come twice.
     """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if not _blank(line)]
     online = _parse_header(lines, path)
@@ -107,12 +107,16 @@ def parse_interrupts(text: str, cpus: Collection[int] | None = None, *, path: st
     wanted = [(cpu, index) for index, cpu in enumerate(online) if cpus is None or cpu in cpus]
     rows: list[InterruptRow] = []
     totals: dict[str, int] = {}
+    seen: dict[tuple[str, str], int] = {}
     for number, line in lines[1:]:
         try:
             row = _parse_row(line, online, wanted, totals)
         except ValueError as error:
             raise ProbeError(path, f"line {number}: {error}") from None
         if row:
+            first = seen.setdefault((row.label, "" if row.label.isdigit() else row.text), number)  # ppc: LOC twice
+            if first != number:
+                raise ProbeError(path, f"line {number}: row {row.label} again, as in line {first}: no plain snapshot")
             rows.append(row)
     return Interrupts(cpus=online, rows=tuple(rows), totals=totals, fingerprint=hash(text))
 
@@ -154,6 +158,8 @@ def _parse_row(
     if label == "FIQ" and parse_count("".join(fields[:1])) is None:
         return None  # arm: names the handler, counts nothing
     if label in MACHINE_WIDE and len(fields) == 1:
+        if label in totals:
+            raise ValueError(f"row {label} again: no plain snapshot")
         totals[label] = _count(fields[0])
         return None
     counts = fields[: len(online)]
