@@ -27,6 +27,8 @@ class InterruptKind(str, Enum):
     HYPERVISOR = "hypervisor"
     PER_CPU = "per-cpu"
     """Per-CPU, none of the above: other numbered interrupts of the CPU's own controller, IPIs that share a row."""
+    REPEATED = "repeated"
+    """Counts what other rows count: the sums of s390. Judged nowhere."""
     OTHER = "other"
 
 
@@ -58,7 +60,15 @@ _BY_LABEL = {
     "DBL": InterruptKind.PER_CPU,  # ppc doorbells: every kind of IPI in one row
     "EXC": InterruptKind.PER_CPU,  # s390 external call and emergency signal: the same
     "EMS": InterruptKind.PER_CPU,
-    "IPI": InterruptKind.PER_CPU,  # alpha, and s390 before 2.6.39
+    "IPI": InterruptKind.PER_CPU,  # alpha
+    "EXT": InterruptKind.REPEATED,  # s390: the sums of the rows marked [EXT], [I/O] and [AIO]
+    "I/O": InterruptKind.REPEATED,
+    "AIO": InterruptKind.REPEATED,
+    "MSI": InterruptKind.REPEATED,  # s390: the sum of the numbered rows, and what brought them
+    "PCF": InterruptKind.REPEATED,
+    "QAI": InterruptKind.DEVICE,  # s390: network, storage and crypto, which no number steers
+    "APB": InterruptKind.DEVICE,
+    "VAI": InterruptKind.DEVICE,
 }
 
 # arm, arm64, riscv, loongarch: the number behind IPI means something else in each version, the text does not.
@@ -69,14 +79,16 @@ _IPI_TEXTS = (
     ("timer broadcast", InterruptKind.TICK),
 )
 
-_TICK_ACTIONS = frozenset({"arch_timer", "riscv-timer"})
+_TICK_ACTIONS = frozenset({"arch_timer", "riscv-timer", "Hyper-V stimer0"})
 _OWN_CONTROLLER_TICKS = frozenset({"twd", "gt", "timer"})
 _PER_CPU_ACTION = re.compile(r"IPI(-\d+)?|SMP-IPI|kvm guest .*|mchp", re.ASCII)
 _IPI_ACTIONS = {"ipi resched": InterruptKind.RESCHEDULE, "ipi call": InterruptKind.CALL}  # mips: numbered rows
 # GIC: PPIs and SGIs have hwirq below 32; GICv5 counts from 0 in each of its own controllers. The CPU of mips has two
 # software interrupts, five lines that a board may give to devices, and the timer's.
 _OWN_CONTROLLER = re.compile(
-    r"GICv5-[PI]PI\b|GIC(v[23]|-\d+)? (\d|[12]\d|3[01]) |RISC-V INTC\b|CPUINTC\b|MIPS [017] |MIPS GIC Local\b", re.ASCII
+    r"GICv5-[PI]PI\b|GIC(v[23]|-\d+)? (\d|[12]\d|3[01]) |RISC-V INTC\b|CPUINTC\b|MIPS [017] |MIPS GIC Local\b"
+    r"|CPU (timer|IPI)$",  # parisc
+    re.ASCII,
 )
 _XEN_TIMER = re.compile(r"timer\d+", re.ASCII)
 _TRIGGER = re.compile(r"(?:(?<=-)(?:edge|level|fasteoi)|(?<=\s)(?:Edge|Level))(?=\s|$)")
@@ -102,6 +114,8 @@ def kind_of(label: str, text: str, actions: str) -> InterruptKind:
         return _numbered_kind(text, actions)
     if label == "NMI" and "Machine Check" in text:  # s390
         return InterruptKind.MCE
+    if text.startswith("[I/O] "):  # s390
+        return InterruptKind.DEVICE
     if label.startswith("IPI") and label != "IPI":
         return next((kind for words, kind in _IPI_TEXTS if words in text.lower()), InterruptKind.OTHER)
     return _BY_LABEL.get(label, InterruptKind.OTHER)

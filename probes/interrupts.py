@@ -79,17 +79,27 @@ def read_interrupts(host: Host, cpus: Collection[int] | None = None) -> Interrup
 def lost_row(text: str, found: Interrupts) -> str | None:
     """A row that every such kernel prints and that is not there: the file was cut at a line end. None where all are.
 
-    x86 (arch/x86/kernel/irq.c) ends with ERR and MIS, after 7.1 only from their first event on; arm and arm64 end with
-    Err. A kernel built for one CPU has fewer rows. Other architectures are not judged.
+    Everywhere the numbered rows, those of the devices, come first: named ones behind them say that none is lost. x86
+    (arch/x86/kernel/irq.c) ends with ERR and MIS, after 7.1 only from their first event on; arm and arm64 end with Err,
+    s390 with RST. A kernel built for one CPU has fewer rows.
     """
     labels = {row.label for row in found.rows} | found.totals.keys()
     needed: tuple[str, ...] = ()
     if any(row.irq is not None and row.text.startswith("GIC") for row in found.rows):
         needed = ("Err",)
-    elif labels & _X86_LABELS or any(row.irq is not None and _X86_CHIP.search(row.text) for row in found.rows):
+    elif {"EXT", "I/O"} & labels:
+        needed = ("EXT", "I/O", "CLK", "EXC", "NMI", "RST")
+    elif _is_x86(text, labels, found):
         needed = ("NMI", "LOC", "RES", "CAL", "TLB") if len(found.cpus) > 1 else ("NMI",)
         needed += ("ERR", "MIS") if _OLD_LAYOUT.search(text) else ()
+    elif len(found.cpus) > 1 and all(label.isdigit() for label in labels):
+        return "with a name behind the numbers"
     return next((label for label in needed if label not in labels), None)
+
+
+def _is_x86(text: str, labels: Collection[str], found: Interrupts) -> bool:
+    chips = any(row.irq is not None and _X86_CHIP.search(row.text) for row in found.rows)
+    return chips or not _X86_LABELS.isdisjoint(labels) or bool(_OLD_LAYOUT.search(text))
 
 
 def parse_interrupts(text: str, cpus: Collection[int] | None = None, *, path: str = PATH) -> Interrupts:

@@ -114,7 +114,7 @@ DBL:         77         78          1   Doorbell interrupts
 S390 = """\
 EXT:          5          7          1 
 I/O:          2          1          0 
-AIO:          9          0          0 
+AIO:         12          0          0 
   3:          9          0          0   PCI-MSI  mlx5_async@pci:0002:00:00.0
 CLK:        100        200        300   [EXT] Clock Comparator
 EXC:         10         20         30   [EXT] External Call
@@ -122,6 +122,8 @@ EMS:          1          2          3   [EXT] Emergency Signal
 TMR:          0          0          0   [EXT] CPU Timer
 CIO:          2          1          0   [I/O] Common I/O Layer
 DAS:          0          0          0   [I/O] DASD
+QAI:          3          0          0   [AIO] QDIO Adapter Interrupt
+PCF:          9          0          0   [AIO] PCI Floating Interrupt
 MSI:          9          0          0   [AIO] MSI Interrupt
 NMI:          0          0          1   [NMI] Machine Check
 RST:          1          1          1   [CPU] CPU Restart
@@ -172,6 +174,21 @@ ALPHA = """\
 IPI:         40         41         42 
 ERR:          0
 """  # noqa: W291
+
+
+PARISC = """\
+ 64:      70100      70200      70300             CPU  timer
+ 65:         40         41         42             CPU  IPI
+ 72:         80          0          0         IOSAPIC  sym53c8xx
+IST:          0          0          0  interrupt stack usage
+RES:         40         41         42  Rescheduling interrupts
+CAL:        110        111        112  Function call interrupts
+TLB:          1          1          1  TLB shootdowns
+"""
+
+M68K = """  6:          7          0          0      auto  serial
+ERR:          0
+"""
 
 
 @pytest.mark.parametrize(
@@ -231,9 +248,9 @@ ERR:          0
         (
             S390,
             {
-                **{"EXT": K.OTHER, "I/O": K.OTHER, "AIO": K.OTHER, "3": K.DEVICE, "CLK": K.TICK, "EXC": K.PER_CPU},
-                **{"EMS": K.PER_CPU, "TMR": K.OTHER, "CIO": K.OTHER, "DAS": K.OTHER, "MSI": K.OTHER, "NMI": K.MCE},
-                **{"RST": K.OTHER},
+                **dict.fromkeys(("EXT", "I/O", "AIO", "PCF", "MSI"), K.REPEATED),
+                **{"3": K.DEVICE, "CLK": K.TICK, "EXC": K.PER_CPU, "EMS": K.PER_CPU, "TMR": K.OTHER},
+                **{"CIO": K.DEVICE, "DAS": K.DEVICE, "QAI": K.DEVICE, "NMI": K.MCE, "RST": K.OTHER},
             },
             {},
         ),
@@ -260,8 +277,17 @@ ERR:          0
         ),
         (SPARC, {"5": K.DEVICE, "20": K.DEVICE, "RES": K.RESCHEDULE, "CAL": K.CALL, "NMI": K.NMI}, {}),
         (ALPHA, {"4": K.DEVICE, "IPI": K.PER_CPU}, {"ERR": 0}),
+        (
+            PARISC,
+            {
+                **{"64": K.TICK, "65": K.PER_CPU, "72": K.DEVICE, "IST": K.OTHER},
+                **{"RES": K.RESCHEDULE, "CAL": K.CALL, "TLB": K.TLB},
+            },
+            {},
+        ),
+        (M68K, {"6": K.DEVICE}, {"ERR": 0}),
     ],
-    ids="x86 x86-after-7.1 xen arm arm64 ppc64 s390 riscv mips loongarch sparc alpha".split(),
+    ids="x86 x86-after-7.1 xen arm arm64 ppc64 s390 riscv mips loongarch sparc alpha parisc m68k".split(),
 )
 def test_rows_and_their_kinds(text: str, kinds: dict[str, InterruptKind], totals: dict[str, int]) -> None:
     found = read_interrupts(DictHost({"proc/interrupts": HEADER + text}))
@@ -296,7 +322,7 @@ def test_counts_and_actions(text: str, label: str, counts: list[int], actions: s
     assert (list(row.counts.values()), row.actions) == (counts, actions)
 
 
-ALL = (X86, X86_AFTER_7_1, XEN, ARM, ARM64, PPC64, S390, RISCV, MIPS, LOONGARCH, SPARC, ALPHA)
+ALL = (X86, X86_AFTER_7_1, XEN, ARM, ARM64, PPC64, S390, RISCV, MIPS, LOONGARCH, SPARC, ALPHA, PARISC, M68K)
 
 
 @pytest.mark.parametrize("text", ALL)
@@ -315,7 +341,7 @@ def test_a_paste_that_is_no_plain_snapshot_is_refused_with_its_line(text: str) -
         f"line {wide}: fewer than 3 counts": [*lines[: wide - 1], lines[wide - 1][:30] + "\n", *lines[wide:]],
         "line 1: not the CPU header, that is line 2": ["$ cat /proc/interrupts\n", *lines],
         "line 1: not the CPU header, that is line 3": ["Timestamp: 17.5\n", "\n", *lines],
-        "line 2: a second CPU header": [lines[0][:24] + "\n", lines[0][24:], *lines[1:]],
+        "line 2: a second CPU header": [lines[0][:22] + "\n", lines[0][22:], *lines[1:]],
         "line 1: the CPU header holds '...'": [lines[0].rstrip() + " ...\n", *lines[1:]],
     }
     for reason, paste in broken.items():
@@ -334,3 +360,31 @@ def test_a_row_with_counts_left_out_in_the_middle_is_refused_with_its_line() -> 
     elided = X86.replace("LOC:      65915     111422       1010", "LOC:      65915        ...       1010")
     with pytest.raises(ProbeError, match="line 6: fewer than 3 counts"):
         parse_interrupts(HEADER + elided)
+
+
+@pytest.mark.parametrize(
+    ("text", "first_lost", "row"),
+    [
+        (X86, "LOC", "LOC"),
+        (X86, "MIS", "MIS"),
+        (XEN, "TLB", "TLB"),
+        (ARM, "Err", "Err"),
+        (ARM64, "IPI0", "Err"),
+        (S390, "CLK", "CLK"),
+        (S390, "RST", "RST"),
+        (PPC64, "LOC", "with a name behind the numbers"),
+        (RISCV, "IPI0", "with a name behind the numbers"),
+        (MIPS, "ERR", "with a name behind the numbers"),
+        (PARISC, "IST", "with a name behind the numbers"),
+    ],
+)
+def test_a_file_cut_at_a_line_end_is_refused_where_it_can_be_told(text: str, first_lost: str, row: str) -> None:
+    kept = text.partition(f"\n{first_lost}:")[0]
+    assert kept != text
+    with pytest.raises(ProbeError, match=f"no row {row}, which this kernel always prints: the file is cut"):
+        read_interrupts(DictHost({"proc/interrupts": f"{HEADER}{kept}\n"}))
+
+
+def test_the_tick_of_hyper_v_on_arm64() -> None:
+    rows = " 5:  1  2  3  GICv3  16 Level     Hyper-V stimer0\nErr:  0\n"
+    assert [row.kind for row in parse_interrupts(HEADER + rows).rows] == [K.TICK]
