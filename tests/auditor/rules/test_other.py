@@ -74,14 +74,6 @@ def test_an_nmi_of_the_pmu_counts_once() -> None:
     assert found.evidence[0] == Evidence(path="/proc/interrupts", field="NMI CPU1", value="+6")
 
 
-@pytest.mark.parametrize("label", ["EXT", "I/O", "AIO", "MSI", "PCF"])
-def test_the_sums_of_s390_are_no_interrupts_of_their_own(label: str) -> None:
-    ctx = context(rows={label: {1: 50}})
-    assert all(finding.evidence == () for name in RULES for finding in findings(ctx, name))
-    (one,) = [seen for cpu, seen in activity(ctx).cpus.items() if cpu == 1]
-    assert label not in {seen.name for seen in one.interrupts}
-
-
 @pytest.mark.parametrize(("rule", "label"), [("IRQ.OTHER", "HYP"), ("NMI.PMI", "NMI"), ("MCE", "MCP")])
 def test_no_column_and_no_table(rule: str, label: str) -> None:
     rows: dict[str, Any] = {label: {1: None}}
