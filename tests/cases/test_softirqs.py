@@ -98,9 +98,7 @@ def same_cpus(name: str, match: re.Match[str]) -> None:
 
 def one_number(name: str, match: re.Match[str]) -> None:
     assert list(parsed(name).rows)[int(match[3])] == match[1]
-    end = Counters(
-        taken_ns=0, interrupts=UNREAD, softirqs=parsed(name), cpustat=UNREAD, schedstat=UNREAD, cpuidle={}
-    )
+    end = Counters(taken_ns=0, interrupts=UNREAD, softirqs=parsed(name), cpustat=UNREAD, schedstat=UNREAD, cpuidle={})
     found = diff(end, end, parsed(name).cpus).softirqs
     assert not isinstance(found, ProbeError)
     assert match[1] not in found
