@@ -242,7 +242,8 @@ def sums_of_classes(name: str, match: re.Match[str]) -> None:
     assert {cpu0["MSI"].kind, cpu0["PCF"].kind} == {InterruptKind.REPEATED}
     kinds = {label: cpu0[label].kind for label in ("CLK", "EXC", "CIO", "DAS", "QAI", "3")}
     assert kinds == {
-        **{"CLK": InterruptKind.TICK, "EXC": InterruptKind.PER_CPU},
+        "CLK": InterruptKind.TICK,
+        "EXC": InterruptKind.PER_CPU,
         **dict.fromkeys(("CIO", "DAS", "QAI", "3"), InterruptKind.DEVICE),
     }
 

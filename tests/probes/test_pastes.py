@@ -41,7 +41,7 @@ cpu1 0 0 0 0 0 0 100 20 3
 cpu2 0 0 0 0 0 0 100 20 3
 {DOMAIN}
 """
-STATE = '{"policyName":"static","defaultCpuSet":"0-1,6-7","entries":{"7f1c":{"app":"2-3"},"9ab2":{"db":"4"}},"checksum":1}'
+STATE = '{"policyName":"static","defaultCpuSet":"0-1,6-7","entries":{"7f1c":{"app":"2-3"},"9ab2":{"db":"4"}}}'
 CMDLINE = "BOOT_IMAGE=/vmlinuz-6.8.0 root=/dev/sda1 ro isolcpus=domain,managed_irq,2-15 nohz_full=2-15 quiet\n"
 CPU_STAT = "nr_periods 100\nnr_throttled 20\nthrottled_time 12070000\n"
 
