@@ -161,8 +161,9 @@ def not_mainline(name: str, match: re.Match[str]) -> None:
 
 def last_word_is_no_flag(name: str, match: re.Match[str]) -> None:
     assert value(name, "isolcpus") == match[1]
-    assert kinds(predicted(name)) == {ProblemKind.UNKNOWN_FLAG, ProblemKind.READ_PAST_END}
-    assert predicted(name).asked_domain == NONE
+    found = predicted(name)
+    assert kinds(found) == {ProblemKind.UNKNOWN_FLAG, ProblemKind.READ_PAST_END}
+    assert {problem.parameter for problem in found.problems} == {"isolcpus"}
 
 
 def stray_word(name: str, match: re.Match[str]) -> None:

@@ -85,7 +85,7 @@ def test_as_it_is_it_is_read(name: str) -> None:
         ("schedstat", SCHEDSTAT[:-9], "line 8: no line end, the file is cut"),
         ("schedstat", SCHEDSTAT.rpartition("domain0")[0], "cpu2 has no domain, yet it is in that of another CPU"),
         ("state", STATE[:60], "no JSON: Expecting property name .* line 1 column 6"),
-        ("state", STATE[:-3], "no JSON: .* line 1 column 1"),
+        ("state", STATE[:-3], "no JSON: Expecting ',' .*: line 1 column 9"),
         ("cmdline", CMDLINE[:55], "line 1: no line end, the file is cut"),
         ("cpu.stat", CPU_STAT[:20], "empty or cut"),
         ("cpu.stat", CPU_STAT[:15], "lacks nr_throttled, throttled_time"),
