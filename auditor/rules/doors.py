@@ -168,7 +168,9 @@ def _unsteered(interrupts: Interrupts | ProbeError) -> ProbeError | None:
     """Devices whose interrupts have no number, as the channels of s390: the machine brings them to any CPU."""
     rows = () if isinstance(interrupts, ProbeError) else interrupts.rows
     found = next((row for row in rows if row.kind is InterruptKind.DEVICE and row.irq is None), None)
-    return found and ProbeError("proc/interrupts", f"row {found.label} has no number: its interrupts go to any CPU")
+    if found is None:
+        return None
+    return ProbeError("proc/interrupts", f"row {found.label} has no number: its interrupts go to any CPU")
 
 
 def _fired(ctx: Context) -> frozenset[int]:

@@ -172,7 +172,7 @@ def stray_word(name: str, match: re.Match[str]) -> None:
 
 def read_past_the_end(name: str, match: re.Match[str]) -> None:
     found = predicted(name)
-    assert (found.domain, found.nohz_full or NONE) == (cpus(match[1]), NONE)
+    assert (found.domain, found.managed_irq, found.nohz_full or NONE) == (cpus(match[1]), cpus(match[1]), NONE)
     texts = {problem.kind: problem.text for problem in found.problems}
     assert set(texts) == {ProblemKind.UNKNOWN_FLAG, ProblemKind.READ_PAST_END}  # both are told
 
@@ -386,3 +386,29 @@ CLAIMS = (
 @pytest.mark.parametrize(("name", "number"), all_lines(KIND))
 def test_the_answer_holds(name: str, number: int) -> None:
     hold(KIND, CLAIMS, name, number)
+
+
+@pytest.mark.skipif(not (CASES / KIND).is_dir(), reason="no collected inputs beside the repository")
+@pytest.mark.parametrize(
+    ("name", "problems"),
+    [
+        ("9950x3d-inverted", {"mismatch", "tick-only", "boot-cpu", "not-mainline"}),
+        ("arm64-144-kexec", set()),
+        ("enzian-44-47", {"not-mainline"}),
+        ("flags-then-space", {"read-past-end", "unknown-flag"}),
+        ("fox-4-23", set()),
+        ("insights-messy-blanks", set()),
+        ("kernel-doc-16-N-small", {"bad-list"}),
+        ("kexec-nohz0-6", {"boot-cpu"}),
+        ("lowlatency-1-2", set()),
+        ("neurorust-6-11", set()),
+        ("nohz-includes-boot", {"boot-cpu", "not-mainline"}),
+        ("ocp-gcp-1", {"no-domain-flag"}),
+        ("ocp-multiline", {"no-domain-flag"}),
+        ("tuned-empty-lists", {"empty-list"}),
+        ("typo-isocpus", {"misspelt", "boot-cpu"}),
+        ("typo-isocpus-3-7", {"misspelt"}),
+    ],
+)
+def test_everything_that_is_not_as_written_is_told(name: str, problems: set[str]) -> None:
+    assert {kind.value for kind in kinds(predicted(name))} == problems
