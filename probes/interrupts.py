@@ -177,6 +177,8 @@ def _parse_row(
     if len(counts) < len(online) or not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"fewer than {len(online)} counts, one per CPU of the header")
     text = fields[len(online)] if len(fields) > len(online) else ""
+    if not text and label.isdigit():
+        raise ValueError("no chip and no name behind the counts: the line is cut")  # "-" or "None" at least
     if text[:1].isdigit() and parse_count(text.split(None, 1)[0]) is not None:
         text, wanted = _more_counts(label, text, online, wanted)
     collapsed = " ".join(text.split())

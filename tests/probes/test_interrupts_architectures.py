@@ -408,6 +408,12 @@ def test_a_name_wrapped_by_a_mail_program_is_refused_with_its_line() -> None:
         parse_interrupts(HEADER + wrapped)
 
 
+def test_a_row_cut_within_its_last_count_is_refused_with_its_line() -> None:
+    cut = X86.partition("77120")[0] + "77\n"
+    with pytest.raises(ProbeError, match="line 4: no chip and no name behind the counts: the line is cut"):
+        parse_interrupts(HEADER + cut)
+
+
 def test_a_row_with_counts_left_out_in_the_middle_is_refused_with_its_line() -> None:
     elided = X86.replace("LOC:      65915     111422       1010", "LOC:      65915        ...       1010")
     with pytest.raises(ProbeError, match="line 6: fewer than 3 counts"):
@@ -440,3 +446,25 @@ def test_a_file_cut_at_a_line_end_is_refused_where_it_can_be_told(text: str, fir
 def test_the_tick_of_hyper_v_on_arm64() -> None:
     rows = " 5:  1  2  3  GICv3  16 Level     Hyper-V stimer0\nErr:  0\n"
     assert [row.kind for row in parse_interrupts(HEADER + rows).rows] == [K.TICK]
+
+
+def laid_out_anew(text: str) -> str:
+    """The same rows as after 7.1: a blank before every count, two before the text, chips left-aligned."""
+    found = []
+    for line in text.splitlines():
+        label, _, rest = line.partition(":")
+        fields = rest.split(None, 3)
+        if label == "FIQ" or len(fields) < 3:
+            found.append(f"{label:>4}: {rest.strip():>10}")
+            continue
+        counts = "".join(f" {count:>10}" for count in fields[:3])
+        chip, gap, more = "".join(fields[3:]).partition("  ")
+        found.append(f"{label.strip():>4}:{counts}  {chip:<20}{gap}{more}")
+    return "\n".join(found) + "\n"
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_both_layouts_say_the_same(text: str) -> None:
+    anew = laid_out_anew(text)
+    assert anew != text
+    assert parse_interrupts(HEADER + anew) == parse_interrupts(HEADER + text)
