@@ -51,6 +51,8 @@ def _of_cpu(ctx: Context, cpu: int, interrupts: tuple[Counter, ...], threads: tu
 def _interrupts(ctx: Context, cpu: int) -> Iterable[Counter]:
     rows = () if isinstance(ctx.delta.interrupts, ProbeError) else ctx.delta.interrupts
     for row in rows:
+        if row.kind is InterruptKind.REPEATED:
+            continue
         count = row.counts.get(cpu)
         if count != 0 or row.kind in ALWAYS:
             yield _counter(ctx, row.label, row.name, count)

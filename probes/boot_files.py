@@ -19,7 +19,8 @@ KERNEL_CMDLINE = "etc/kernel/cmdline"
 ENTRIES = "boot/loader/entries"
 ISOLATION = ("isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity")
 MAX_FILES = 200
-_ASSIGNMENT = re.compile(r"[ \t]*(?:export[ \t]+)?GRUB_CMDLINE_LINUX(?:_DEFAULT)?\+?=(.*)", re.ASCII)
+_ASSIGNMENT = re.compile(r"[ \t]*(?:export[ \t]+)?(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)(\+?)=(.*)", re.ASCII)
+_BLS = re.compile(r"[ \t]*(?:export[ \t]+)?GRUB_ENABLE_BLSCFG=(.*)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +39,8 @@ class BootFiles:
     paths: tuple[str, ...]
     unread: tuple[ProbeError, ...]
     asked: tuple[Asked, ...]
+    by_entries: bool = False
+    """GRUB_ENABLE_BLSCFG=true (Red Hat): grub boots the entries, /etc/default/grub alone changes nothing."""
 
 
 def read_boot_files(host: Host, release: str) -> BootFiles:
@@ -45,6 +48,7 @@ def read_boot_files(host: Host, release: str) -> BootFiles:
     paths: list[str] = []
     unread: list[ProbeError] = []
     asked: list[Asked] = []
+    by_entries = False
     for path in _paths(host, unread):
         try:
             text = host.read(path)
@@ -53,7 +57,8 @@ def read_boot_files(host: Host, release: str) -> BootFiles:
             continue
         paths.append(visible(path))
         asked += [item for line in _lines(path, text, release) for item in parse_asked(line, path=visible(path))]
-    return BootFiles(paths=tuple(paths), unread=tuple(unread), asked=tuple(dict.fromkeys(asked)))
+        by_entries = uses_entries(text, by_entries) if path.startswith("etc/default/") else by_entries
+    return BootFiles(paths=tuple(paths), unread=tuple(unread), asked=tuple(dict.fromkeys(asked)), by_entries=by_entries)
 
 
 def _paths(host: Host, unread: list[ProbeError]) -> Iterator[str]:
@@ -82,14 +87,31 @@ def _lines(path: str, text: str, release: str) -> list[str]:
 
 
 def grub_lines(text: str) -> list[str]:
-    """Values of GRUB_CMDLINE_LINUX and GRUB_CMDLINE_LINUX_DEFAULT, without the shell's quotes."""
-    found = []
+    """What GRUB_CMDLINE_LINUX and GRUB_CMDLINE_LINUX_DEFAULT hold at the end of the file, without the shell's quotes.
+
+    An assignment replaces the ones before it, unless it names the variable or is a ``+=``. Nothing is executed.
+    """
+    found: dict[str, list[str]] = {}
     for line in text.split("\n"):
         if match := _ASSIGNMENT.fullmatch(line):
-            value = match[1].strip()
-            quote = value[:1] if value[:1] in ("'", '"') else ""
-            found.append(value[1:].rpartition(quote)[0] if quote else value.partition(" #")[0])
-    return found
+            name, value = match[1], _unquoted(match[3])
+            appends = match[2] or re.search(rf"\$\{{?{name}\b", value, re.ASCII)
+            found[name] = [*(found.get(name, []) if appends else []), value]
+    return [value for values in found.values() for value in values]
+
+
+def _unquoted(text: str) -> str:
+    value = text.strip()
+    quote = value[:1] if value[:1] in ("'", '"') else ""
+    return value[1:].rpartition(quote)[0] if quote else value.partition(" #")[0]
+
+
+def uses_entries(text: str, before: bool = False) -> bool:
+    """Whether grub boots the entries of the Boot Loader Specification, by the last assignment of a file."""
+    for line in text.split("\n"):
+        if match := _BLS.fullmatch(line):
+            before = _unquoted(match[1]).strip() == "true"
+    return before
 
 
 def entry_lines(text: str, release: str) -> list[str]:
@@ -114,5 +136,5 @@ def parse_asked(line: str, *, path: str = "") -> list[Asked]:
 
 
 def only_cmdlines(text: str) -> str:
-    """The lines of a grub file that hold a command line, unchanged: others may hold passwords."""
-    return "".join(f"{line}\n" for line in text.split("\n") if _ASSIGNMENT.fullmatch(line))
+    """The lines of a grub file that are read here, unchanged: others may hold passwords."""
+    return "".join(f"{line}\n" for line in text.split("\n") if _ASSIGNMENT.fullmatch(line) or _BLS.fullmatch(line))

@@ -88,12 +88,12 @@ def _fields(text: str, path: str) -> dict[str, int]:
     found: dict[str, int] = {}
     if not text.endswith("\n"):
         raise ProbeError(path, "empty or cut")
-    for line in text.split("\n")[:-1]:
+    for number, line in enumerate(text.split("\n")[:-1], 1):
         name, _, value = line.partition(" ")
-        number = parse_count(value)
-        if number is None or name in found:
-            raise ProbeError(path, f"not a line of a name and a number: {line[:60]!r}")
-        found[name] = number
+        count = parse_count(value)
+        if count is None or name in found:
+            raise ProbeError(path, f"line {number}: not a name and a number, or its second: {line[:60]!r}")
+        found[name] = count
     return found
 
 

@@ -13,6 +13,8 @@ from probes.host import Host, ProbeError, SourceState
 CMDLINE = "proc/cmdline"
 MAX_BYTES = 16 << 10  # COMMAND_LINE_SIZE is 4096 at most on the architectures we know
 
+_FIRST_WORD = "BOOT_IMAGE="  # grub's; again within a line it may be copied from another one
+_ELLIPSES = ("...", "…", "....")
 _BLANKS = rb"\t-\r \xa0"  # isspace() of the kernel is Latin-1: the 0xa0 of a pasted no-break space splits as well
 _TOKEN = re.compile(rb'(?:"[^"]*(?:"|\Z)|[^"' + _BLANKS + rb"])+")
 
@@ -99,8 +101,21 @@ def _text(data: bytes) -> str:
 
 
 def read_cmdline(host: Host) -> Cmdline:
-    """The command line this kernel was booted with. The file always holds a newline: empty means masked."""
+    """The command line this kernel was booted with. The file always ends in a newline: empty means masked."""
     text = host.read(CMDLINE)
     if not text:
         raise ProbeError(CMDLINE, "empty", SourceState.MASKED)
+    _check_whole(text)
     return parse_cmdline(text, CMDLINE)
+
+
+def _check_whole(text: str) -> None:
+    """Refuses what is not the file itself, with the line: half a list of CPUs is a list of CPUs as well."""
+    lines = text.split("\n")
+    if lines[-1]:
+        raise ProbeError(CMDLINE, f"line {len(lines)}: no line end, the file is cut")
+    for number, line in enumerate(lines, 1):
+        if left_out := next((word for word in line.split() if word.strip("[]()") in _ELLIPSES), None):
+            raise ProbeError(CMDLINE, f"line {number}: {left_out!r} stands for words that were left out")
+        if number > 1 and line.startswith(_FIRST_WORD) and lines[0].startswith(_FIRST_WORD):
+            raise ProbeError(CMDLINE, f"line {number}: a second command line: several snapshots in one file")

@@ -16,6 +16,7 @@ PATH = "proc/stat"
 FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
 MIN_FIELDS = 7  # since 2.6.0; steal came with 2.6.11, guest with 2.6.24, guest_nice with 2.6.33
 _CPU = re.compile(r"cpu(\d{1,7})", re.ASCII)
+_LINE = re.compile(r"[a-z_]+\d* ", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,16 +65,20 @@ def read_cpustat(host: Host) -> CpuStat:
 def parse_cpustat(text: str, *, path: str = PATH) -> CpuStat:
     """Text of /proc/stat to the rows ``cpuN`` and ``btime``.
 
-    Raises ProbeError: MASKED for an empty file, else MALFORMED (no CPU rows, a cut row, rows of different lengths).
+    Raises ProbeError: MASKED for an empty file, else MALFORMED with the line number (no CPU rows, a cut or wrapped row,
+    one left out, rows of different lengths, several snapshots).
     """
     if not text.strip():
         raise ProbeError(path, "empty: masked", SourceState.MASKED)
-    if not text.endswith("\n"):
-        raise ProbeError(path, "no line end, the file is cut")
+    lines = text.split("\n")
+    if lines[-1]:
+        raise ProbeError(path, f"line {len(lines)}: no line end, the file is cut")
     cpus: dict[int, CpuTimes] = {}
     btime: int | None = None
     columns: int | None = None
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines, 1):
+        if line and not _LINE.match(line):
+            raise ProbeError(path, f"line {number}: no row of this file: {line.strip()[:40]!r}")
         words = line.split() if line.startswith(("cpu", "btime ")) else []  # intr has a number per interrupt
         match = _CPU.fullmatch(words[0]) if words else None
         if match:

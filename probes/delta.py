@@ -41,6 +41,8 @@ STEADY = frozenset(
     }
 )
 """Kinds whose rows are printed from boot on, at 0 too."""
+RENAMED = {"BLOCK_IOPOLL": "IRQ_POLL"}
+"""One softirq: its name before 4.5 and since."""
 NOT_READ = ProbeError("sys/devices/system/cpu/cpu*/cpuidle", "not read for this CPU", SourceState.MISSING)
 
 
@@ -145,8 +147,6 @@ def _diff_interrupts(
     # Labels alone are no identity: numbers are recycled, and ppc has two rows called LOC.
     old = {(row.label, row.text): row for row in before.rows}
     new = {(row.label, row.text): row for row in after.rows}
-    if len(old) < len(before.rows) or len(new) < len(after.rows):
-        return ProbeError(INTERRUPTS, "two rows of one label and text: which is which can't be told")
     if any(_fell(old.get(key), row, cpus) for key, row in new.items() if row.irq is None):
         return ProbeError(INTERRUPTS, ANOTHER_BOOT)
     at_one_end = [row for ends in ((old, new), (new, old)) for key, row in ends[0].items() if key not in ends[1]]
@@ -201,8 +201,8 @@ def _diff_softirqs(
     if isinstance(after, ProbeError):
         return after
     found: dict[str, dict[int, int | None]] = {}
-    for name, row in after.rows.items():
-        start = before.rows.get(name, {})
+    for printed, row in after.rows.items():
+        name, start = RENAMED.get(printed, printed), before.rows.get(printed, {})
         found[name] = {
             cpu: counter_delta(start[cpu], row[cpu]) if cpu in row and cpu in start else None for cpu in cpus
         }

@@ -27,6 +27,8 @@ class InterruptKind(str, Enum):
     HYPERVISOR = "hypervisor"
     PER_CPU = "per-cpu"
     """Per-CPU, none of the above: other numbered interrupts of the CPU's own controller, IPIs that share a row."""
+    REPEATED = "repeated"
+    """Counts what other rows count: the sums of s390. Judged nowhere."""
     OTHER = "other"
 
 
@@ -58,6 +60,15 @@ _BY_LABEL = {
     "DBL": InterruptKind.PER_CPU,  # ppc doorbells: every kind of IPI in one row
     "EXC": InterruptKind.PER_CPU,  # s390 external call and emergency signal: the same
     "EMS": InterruptKind.PER_CPU,
+    "IPI": InterruptKind.PER_CPU,  # alpha
+    "EXT": InterruptKind.REPEATED,  # s390: the sums of the rows marked [EXT], [I/O] and [AIO]
+    "I/O": InterruptKind.REPEATED,
+    "AIO": InterruptKind.REPEATED,
+    "MSI": InterruptKind.REPEATED,  # s390: the sum of the numbered rows, and what brought them
+    "PCF": InterruptKind.REPEATED,
+    "QAI": InterruptKind.DEVICE,  # s390: network, storage and crypto, which no number steers
+    "APB": InterruptKind.DEVICE,
+    "VAI": InterruptKind.DEVICE,
 }
 
 # arm, arm64, riscv, loongarch: the number behind IPI means something else in each version, the text does not.
@@ -68,11 +79,17 @@ _IPI_TEXTS = (
     ("timer broadcast", InterruptKind.TICK),
 )
 
-_TICK_ACTIONS = frozenset({"arch_timer", "riscv-timer"})
+_TICK_ACTIONS = frozenset({"arch_timer", "riscv-timer", "Hyper-V stimer0"})
 _OWN_CONTROLLER_TICKS = frozenset({"twd", "gt", "timer"})
-_PER_CPU_ACTION = re.compile(r"IPI(-\d+)?|kvm guest .*|mchp", re.ASCII)
-# GIC: PPIs and SGIs have hwirq below 32; GICv5 counts from 0 in each of its own controllers.
-_OWN_CONTROLLER = re.compile(r"GICv5-[PI]PI\b|GIC(v[23]|-\d+)? (\d|[12]\d|3[01]) |RISC-V INTC\b|CPUINTC\b", re.ASCII)
+_PER_CPU_ACTION = re.compile(r"IPI(-\d+)?|SMP-IPI|kvm guest .*|mchp", re.ASCII)
+_IPI_ACTIONS = {"ipi resched": InterruptKind.RESCHEDULE, "ipi call": InterruptKind.CALL}  # mips: numbered rows
+# GIC: PPIs and SGIs have hwirq below 32; GICv5 counts from 0 in each of its own controllers. The CPU of mips has two
+# software interrupts, five lines that a board may give to devices, and the timer's.
+_OWN_CONTROLLER = re.compile(
+    r"GICv5-[PI]PI\b|GIC(v[23]|-\d+)? (\d|[12]\d|3[01]) |RISC-V INTC\b|CPUINTC\b|MIPS [017] |MIPS GIC Local\b"
+    r"|CPU (timer|IPI)$",  # parisc
+    re.ASCII,
+)
 _XEN_TIMER = re.compile(r"timer\d+", re.ASCII)
 _TRIGGER = re.compile(r"(?:(?<=-)(?:edge|level|fasteoi)|(?<=\s)(?:Edge|Level))(?=\s|$)")
 _GAP = re.compile(r"\s{2,}")
@@ -97,7 +114,9 @@ def kind_of(label: str, text: str, actions: str) -> InterruptKind:
         return _numbered_kind(text, actions)
     if label == "NMI" and "Machine Check" in text:  # s390
         return InterruptKind.MCE
-    if label.startswith("IPI"):
+    if text.startswith("[I/O] "):  # s390
+        return InterruptKind.DEVICE
+    if label.startswith("IPI") and label != "IPI":
         return next((kind for words, kind in _IPI_TEXTS if words in text.lower()), InterruptKind.OTHER)
     return _BY_LABEL.get(label, InterruptKind.OTHER)
 
@@ -108,8 +127,10 @@ def _numbered_kind(text: str, actions: str) -> InterruptKind:
     if text.startswith("xen-percpu"):
         # Xen on x86 counts its resched, callfunc and irqwork events in RES, CAL and IWI too: these rows repeat them.
         return InterruptKind.TICK if _XEN_TIMER.fullmatch(actions) else InterruptKind.PER_CPU
-    if actions.endswith("pmu"):
+    if actions.lower().endswith("pmu"):
         return InterruptKind.PMI
+    if ipi := _IPI_ACTIONS.get(actions.lower()):
+        return ipi
     if _PER_CPU_ACTION.fullmatch(actions):
         return InterruptKind.PER_CPU
     if _OWN_CONTROLLER.match(text):

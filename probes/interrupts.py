@@ -26,7 +26,7 @@ _HEADER = re.compile(r"\s*CPU\d{1,7}(?:\s+CPU\d{1,7})*\s*", re.ASCII)
 # The layout after 7.1 has a blank less before the text. NMI is the first named row, and no x86 kernel lacks it.
 _OLD_LAYOUT = re.compile(r"^ *NMI:(?: +\d+)+ {3}Non-maskable interrupts$", re.ASCII | re.MULTILINE)
 _X86_CHIP = re.compile(r"IO-APIC|XT-PIC|xen-percpu|xen-pirq|(\d|MSI)-(edge|fasteoi)\b", re.ASCII)
-_X86_LABELS = frozenset({"SPU", "RTR", "TRM", "THR", "DFR", "MCP", "MIS", "PIN"})
+_X86_LABELS = frozenset({"RTR", "TRM", "THR", "DFR", "MCP", "MIS", "PIN"})  # ppc has SPU, MCE, PMI and NMI as well
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,15}", re.ASCII)
 
 
@@ -79,24 +79,34 @@ def read_interrupts(host: Host, cpus: Collection[int] | None = None) -> Interrup
 def lost_row(text: str, found: Interrupts) -> str | None:
     """A row that every such kernel prints and that is not there: the file was cut at a line end. None where all are.
 
-    x86 (arch/x86/kernel/irq.c) ends with ERR and MIS, after 7.1 only from their first event on; arm and arm64 end with
-    Err. A kernel built for one CPU has fewer rows. Other architectures are not judged.
+    Everywhere the numbered rows, those of the devices, come first: named ones behind them say that none is lost. x86
+    (arch/x86/kernel/irq.c) ends with ERR and MIS, after 7.1 only from their first event on; arm and arm64 end with Err,
+    s390 with RST. A kernel built for one CPU has fewer rows.
     """
     labels = {row.label for row in found.rows} | found.totals.keys()
     needed: tuple[str, ...] = ()
     if any(row.irq is not None and row.text.startswith("GIC") for row in found.rows):
         needed = ("Err",)
-    elif labels & _X86_LABELS or any(row.irq is not None and _X86_CHIP.search(row.text) for row in found.rows):
+    elif {"EXT", "I/O"} & labels:
+        needed = ("EXT", "I/O", "CLK", "EXC", "NMI", "RST")
+    elif _is_x86(text, labels, found):
         needed = ("NMI", "LOC", "RES", "CAL", "TLB") if len(found.cpus) > 1 else ("NMI",)
         needed += ("ERR", "MIS") if _OLD_LAYOUT.search(text) else ()
+    elif len(found.cpus) > 1 and all(label.isdigit() for label in labels):
+        return "with a name behind the numbers"
     return next((label for label in needed if label not in labels), None)
+
+
+def _is_x86(text: str, labels: Collection[str], found: Interrupts) -> bool:
+    chips = any(row.irq is not None and _X86_CHIP.search(row.text) for row in found.rows)
+    return chips or not _X86_LABELS.isdisjoint(labels) or bool(_OLD_LAYOUT.search(text))
 
 
 def parse_interrupts(text: str, cpus: Collection[int] | None = None, *, path: str = PATH) -> Interrupts:
     """Text of /proc/interrupts to rows; only the columns of ``cpus`` are converted.
 
     Raises ProbeError: MASKED for an empty or header-less file, else MALFORMED with the line number, as every row must
-    have a count for every column.
+    have a count for every column and no row may come twice.
     """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if not _blank(line)]
     online = _parse_header(lines, path)
@@ -107,12 +117,16 @@ def parse_interrupts(text: str, cpus: Collection[int] | None = None, *, path: st
     wanted = [(cpu, index) for index, cpu in enumerate(online) if cpus is None or cpu in cpus]
     rows: list[InterruptRow] = []
     totals: dict[str, int] = {}
+    seen: dict[tuple[str, str], int] = {}
     for number, line in lines[1:]:
         try:
             row = _parse_row(line, online, wanted, totals)
         except ValueError as error:
             raise ProbeError(path, f"line {number}: {error}") from None
         if row:
+            first = seen.setdefault((row.label, "" if row.label.isdigit() else row.text), number)  # ppc: LOC twice
+            if first != number:
+                raise ProbeError(path, f"line {number}: row {row.label} again, as in line {first}: no plain snapshot")
             rows.append(row)
     return Interrupts(cpus=online, rows=tuple(rows), totals=totals, fingerprint=hash(text))
 
@@ -154,6 +168,8 @@ def _parse_row(
     if label == "FIQ" and parse_count("".join(fields[:1])) is None:
         return None  # arm: names the handler, counts nothing
     if label in MACHINE_WIDE and len(fields) == 1:
+        if label in totals:
+            raise ValueError(f"row {label} again: no plain snapshot")
         totals[label] = _count(fields[0])
         return None
     counts = fields[: len(online)]
@@ -161,6 +177,8 @@ def _parse_row(
     if len(counts) < len(online) or not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"fewer than {len(online)} counts, one per CPU of the header")
     text = fields[len(online)] if len(fields) > len(online) else ""
+    if not text and label.isdigit():
+        raise ValueError("no chip and no name behind the counts: the line is cut")  # "-" or "None" at least
     if text[:1].isdigit() and parse_count(text.split(None, 1)[0]) is not None:
         text, wanted = _more_counts(label, text, online, wanted)
     collapsed = " ".join(text.split())

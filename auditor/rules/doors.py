@@ -14,7 +14,7 @@ from auditor.rules.irqbalance import keep_off_fixes
 from auditor.rules.origins import DOMAIN, IRQ
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
-from probes.interrupts import InterruptKind
+from probes.interrupts import InterruptKind, Interrupts
 from probes.irq_affinity import IrqAffinity, is_managed
 from probes.schedstat import SchedStat
 from probes.snapshot import Config, Counters
@@ -145,6 +145,8 @@ def _routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, Ir
     unread: list[ProbeError] = []
     names, always_there = active_irqs(ctx)
     fired = _fired(ctx)
+    if not managed:
+        unread += [error for end in _ends(ctx) if (error := _unsteered(end.interrupts))]
     for config in (ctx.observation.before.config, ctx.observation.after.config):
         if isinstance(config.affinity, ProbeError):
             unread.append(config.affinity)
@@ -162,6 +164,15 @@ def _routed(ctx: Context, cpu: int, *, managed: bool) -> list[tuple[int, str, Ir
     if unread and not found:
         raise unread[0]
     return [found[irq] for irq in sorted(found)]
+
+
+def _unsteered(interrupts: Interrupts | ProbeError) -> ProbeError | None:
+    """Devices whose interrupts have no number, as the channels of s390: the machine brings them to any CPU."""
+    rows = () if isinstance(interrupts, ProbeError) else interrupts.rows
+    found = next((row for row in rows if row.kind is InterruptKind.DEVICE and row.irq is None), None)
+    if found is None:
+        return None
+    return ProbeError("proc/interrupts", f"row {found.label} has no number: its interrupts go to any CPU")
 
 
 def _fired(ctx: Context) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from auditor.context import Context
@@ -16,6 +17,8 @@ MAX_VALUE = 60
 GRUB_MKCONFIG = (
     "if command -v update-grub >/dev/null; then sudo update-grub; else sudo grub2-mkconfig -o /boot/grub2/grub.cfg; fi"
 )
+BY_ENTRIES = f"GRUB_ENABLE_BLSCFG=true: the entries in /{ENTRIES} decide, not /{GRUB}"
+PLAIN = re.compile(r"[a-z0-9_,:/N-]{1,200}", re.ASCII)
 KERNEL_INSTALL = 'sudo kernel-install add "$(uname -r)" "/lib/modules/$(uname -r)/vmlinuz"'
 
 
@@ -28,13 +31,14 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
         raise line
     lost = [asked for asked in files.asked if not _started_with(line, asked)]
     if lost:
-        yield _drifted(ctx, rule, lost)
+        yield _drifted(ctx, rule, lost, by_entries=files.by_entries)
     elif files.unread:
         raise files.unread[0]
     elif not files.paths:
         yield rule.finding(Outcome.NOT_APPLICABLE, ctx.audited, detail="no boot loader's configuration is seen here")
     else:
         text = "the kernel was started with what they ask for" if files.asked else "they ask for no isolation"
+        text += f"; {BY_ENTRIES}" if files.by_entries else ""
         yield rule.finding(Outcome.PASS, ctx.audited, detail=f"boot files: {text}")
 
 
@@ -42,25 +46,30 @@ def _started_with(line: Cmdline, asked: Asked) -> bool:
     return any(param.value == asked.value for param in line.find(asked.name))
 
 
-def _drifted(ctx: Context, rule: Rule, lost: list[Asked]) -> Finding:
+def _drifted(ctx: Context, rule: Rule, lost: list[Asked], *, by_entries: bool) -> Finding:
     words = list(dict.fromkeys(f"{item.name}={item.value[:MAX_VALUE]}" for item in lost))
     more = f" and {len(words) - MAX_SHOWN} more" if len(words) > MAX_SHOWN else ""
     return rule.finding(
         Outcome.WARN,
         ctx.audited,
         detail=f"{', '.join(words[:MAX_SHOWN])}{more}: in the boot loader's configuration, and not what the kernel "
-        "was started with (edited but not applied, not rebooted, or replaced by a later file)",
+        "was started with (edited but not applied, not rebooted, or replaced by a later file)"
+        + (f"; {BY_ENTRIES}" if by_entries else ""),
         evidence=[
             Evidence(path=f"/{item.path}", field=item.name, value=item.value[:MAX_VALUE]) for item in lost[:MAX_SHOWN]
         ],
-        fix=_fix(lost),
+        fix=_fix(lost, by_entries=by_entries),
     )
 
 
-def _fix(lost: list[Asked]) -> Fix:
-    """Fixed lines only: what the files hold was written by others."""
+def _fix(lost: list[Asked], *, by_entries: bool) -> Fix:
+    """What the files hold was written by others: of that only plain CPU lists and flags get into a command."""
     commands = []
-    if any(item.path.startswith((GRUB, f"{GRUB_DIR}/")) for item in lost):
+    of_grub = [item for item in lost if item.path.startswith((GRUB, f"{GRUB_DIR}/"))]
+    if of_grub and by_entries:
+        words = dict.fromkeys(f"{item.name}={item.value}" for item in of_grub if PLAIN.fullmatch(item.value))
+        commands += [f"sudo grubby --update-kernel=ALL --args='{' '.join(words)}'"] if words else []
+    elif of_grub:
         commands.append(GRUB_MKCONFIG)
     if any(item.path == KERNEL_CMDLINE for item in lost):
         commands.append(KERNEL_INSTALL)

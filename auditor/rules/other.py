@@ -18,6 +18,7 @@ JUDGED_ELSEWHERE = (
     InterruptKind.CALL,
     InterruptKind.TLB,
     InterruptKind.IRQ_WORK,
+    InterruptKind.REPEATED,
 )
 NMI = (InterruptKind.NMI, InterruptKind.PMI)
 KINDS = tuple(kind for kind in InterruptKind if kind not in (*JUDGED_ELSEWHERE, *NMI, *HARDWARE))

@@ -13,7 +13,7 @@ from probes.cpu_manager_state import CpuManagerState, parse_cpu_manager_state
 from probes.cpulist import format_cpulist, parse_cpulist
 from probes.host import ProbeError
 from probes.kubelet_config import KubeletConfig, Layer, configure, parse_kubelet_config
-from tests.probes.collected import CASES, SHARED
+from tests.probes.collected import SHARED
 
 POD, OTHER_POD = "c5eb47f4-a9a7-4682-ac98-4f2d187e3994", "5f7d4788a2e201c71c6472e9bb4cfe79"
 STRICT = {"strict-cpu-reservation": "true"}
@@ -108,16 +108,6 @@ def test_every_online_cpu_is_something(
     assert online <= found.exclusive | found.shared | found.reserved | found.nobodys
     assert not found.free & found.reserved
     assert not found.nobodys & (found.exclusive | found.shared | found.reserved)
-
-
-@pytest.mark.skipif(not (CASES / "kubelet_config").is_dir(), reason="no collected inputs beside the repository")
-def test_a_collected_strict_reservation_is_no_leak() -> None:
-    """Ids in neither set (0,1,16,32,33,48) are reservedSystemCPUs: they must not be called leaked."""
-    held = parse_cpu_manager_state((CASES / "cpu_manager_state/strict-on-64.json").read_text(encoding="utf-8"))
-    given = parse_kubelet_config((CASES / "kubelet_config/strict-reservation-64.yaml").read_text(encoding="utf-8"))
-    found = kubelet_cpus(held, given, cpus("0-63"))
-    assert (found.reserved, found.nobodys) == (cpus("0-1,16,32-33,48"), cpus(""))
-    assert found.free == found.shared == cpus("2-15,17-31,34-47,49-63")
 
 
 @pytest.mark.parametrize(

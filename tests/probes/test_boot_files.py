@@ -76,6 +76,39 @@ def test_assignments(line: str, values: list[str]) -> None:
     assert only_cmdlines(f"x=1\n{line}\n") == (f"{line}\n" if values else "")
 
 
+@pytest.mark.parametrize(
+    ("lines", "values"),
+    [
+        (["GRUB_CMDLINE_LINUX=a", "GRUB_CMDLINE_LINUX=b"], ["b"]),
+        (["GRUB_CMDLINE_LINUX=a", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX b"'], ["a", "$GRUB_CMDLINE_LINUX b"]),
+        (["GRUB_CMDLINE_LINUX=a", 'GRUB_CMDLINE_LINUX="${GRUB_CMDLINE_LINUX} b"'], ["a", "${GRUB_CMDLINE_LINUX} b"]),
+        (["GRUB_CMDLINE_LINUX=a", "GRUB_CMDLINE_LINUX+=b"], ["a", "b"]),
+        (["GRUB_CMDLINE_LINUX=a", "GRUB_CMDLINE_LINUX_DEFAULT=b", "GRUB_CMDLINE_LINUX=c"], ["c", "b"]),
+        (["GRUB_CMDLINE_LINUX=a", "GRUB_CMDLINE_LINUX=$GRUB_CMDLINE_LINUX_DEFAULT"], ["$GRUB_CMDLINE_LINUX_DEFAULT"]),
+    ],
+)
+def test_an_assignment_replaces_the_one_before_unless_it_names_it(lines: list[str], values: list[str]) -> None:
+    assert grub_lines("\n".join(lines)) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("GRUB_ENABLE_BLSCFG=true\n", True),
+        ("export GRUB_ENABLE_BLSCFG='true' # why\n", True),
+        ("GRUB_ENABLE_BLSCFG=true\nGRUB_ENABLE_BLSCFG=false\n", False),
+        ("# GRUB_ENABLE_BLSCFG=true\n", False),
+        ("", False),
+    ],
+)
+def test_whether_the_entries_decide(text: str, expected: bool, tmp_path: Path) -> None:
+    files: dict[str, str | ProbeError] = {GRUB: f"GRUB_CMDLINE_LINUX=quiet\n{text}"}
+    live, later = replayed(tmp_path, files, lambda host: read_boot_files(host, RELEASE))
+    assert live == later
+    assert isinstance(live, BootFiles)
+    assert live.by_entries is expected
+
+
 @pytest.mark.parametrize("release", ["6.8.0-45", "6.8.0-45-generic2", ""])
 def test_entries_of_other_kernels_say_nothing(release: str) -> None:
     assert entry_lines(f"version {release}\noptions isolcpus=1\n", RELEASE) == []

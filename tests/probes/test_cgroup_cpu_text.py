@@ -96,8 +96,8 @@ def test_cpu_stat() -> None:
         ("nr_periods 1575\n", 1, "lacks nr_throttled, throttled_time"),
         (V2 + "nr_periods 1\n", 2, "lacks nr_throttled, throttled_usec"),
         ("user_usec 1\n", 2, "lacks nr_periods, nr_throttled, throttled_usec"),
-        (V2 + V2, 2, "not a line of a name and a number: 'usage_usec 34406'"),
-        ("usage_usec -1\n", 2, "not a line of a name and a number: 'usage_usec -1'"),
+        (V2 + V2, 2, "line 4: not a name and a number, or its second: 'usage_usec 34406'"),
+        ("usage_usec -1\n", 2, "line 1: not a name and a number, or its second: 'usage_usec -1'"),
         (V2_LIMITED, 1, "lacks throttled_time"),
     ],
 )

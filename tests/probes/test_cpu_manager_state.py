@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,7 @@ from probes.cpu_manager_state import (
 )
 from probes.cpulist import parse_cpulist
 from probes.host import DictHost, ProbeError, SourceState
-from tests.probes.collected import CASES, SHARED, case_names, right_lines
+from tests.probes.collected import SHARED
 
 KIND = "cpu_manager_state"
 POD, STATIC_POD = "c5eb47f4-a9a7-4682-ac98-4f2d187e3994", "5f7d4788a2e201c71c6472e9bb4cfe79"
@@ -234,39 +233,6 @@ def test_what_is_written_with_its_checksum_is_right(entries: dict[str, dict[str,
     assert {(e.pod, e.container): e.cpus for e in found.entries} == {
         (pod, name): cpus(text) for pod, names in entries.items() for name, text in names.items()
     }
-
-
-def owner_of(entry: Assignment) -> str:
-    """As the answers name it: ``4aec46af…/mysqld``, ``cdc2c5cc531d…``."""
-    return f"{entry.pod[:8]}…/{entry.container}" if entry.pod else f"{entry.container[:12]}…"
-
-
-def unassigned(found: CpuManagerState) -> frozenset[int]:
-    known = found.default | found.exclusive()
-    return frozenset(range(max(known, default=-1) + 1)) - known
-
-
-@pytest.mark.parametrize("name", case_names(KIND))
-def test_collected_states_have_their_answers(name: str) -> None:
-    found = parse_cpu_manager_state((CASES / KIND / f"{name}.json").read_text(encoding="utf-8"))
-    first, second, third = right_lines(KIND, name)[:3]
-    said = re.fullmatch(r"policy (\w+); shared pool (\S+) \((\d+) CPUs\); exclusive: (.*)", first)
-    assert said
-    pool = frozenset[int]() if said[2] == "empty" else cpus(said[2])
-    assert (found.policy, found.default, len(found.default)) == (said[1], pool, int(said[3]))
-    owners = re.findall(r"(\S+) = (\S+) \((\d+) CPUs\)", said[4])
-    assert [(owner_of(entry), entry.cpus, len(entry.cpus)) for entry in found.entries] == [
-        (owner, cpus(text), int(count)) for owner, text, count in owners
-    ]
-    holes = re.fullmatch(
-        r"pool/exclusive overlap: none; CPU assigned twice: 0; CPU ids below the maximum in neither set: (\S+)", second
-    )
-    assert holes
-    assert (found.default & found.exclusive(), found.shared_by_pods()) == (frozenset(), frozenset())
-    assert unassigned(found) == (frozenset() if holes[1] == "none" else cpus(holes[1]))
-    judged = re.fullmatch(r"checksum \d+: valid \(recomputed FNV-32a, schema v(\d)\)", third)
-    assert judged
-    assert (found.version, found.checksum) == (int(judged[1]), Checksum.RIGHT)
 
 
 @pytest.mark.parametrize(

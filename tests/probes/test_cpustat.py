@@ -73,7 +73,7 @@ def test_reading_takes_the_file_of_the_host() -> None:
     ("text", "reason", "state"),
     [
         ("", "empty", SourceState.MASKED),
-        ("cpu0 1 2 3 4 5 6 7", "no line end", SourceState.MALFORMED),
+        ("cpu0 1 2 3 4 5 6 7", "line 1: no line end", SourceState.MALFORMED),
         ("cpu  1 2 3 4 5 6 7\nbtime 5\n", "no cpuN rows", SourceState.MALFORMED),
         ("cpu0 1 2 3 4 5 6\n", "line 1: not 7", SourceState.MALFORMED),
         ("cpu0 1 2 3 4 5 6 x\n", "line 1: not 7", SourceState.MALFORMED),

@@ -136,11 +136,7 @@ def test_an_ipi_row_of_old_arm_kernels_may_lack_an_online_cpu() -> None:
     assert not found.another_boot
 
 
-def test_two_rows_of_one_identity_are_refused_not_lost() -> None:
-    twice = table("LOC: 1 1 x", "LOC: 2 2 x")
-    for found in (rows(twice, table("LOC: 1 1 x")), rows(table("LOC: 1 1 x"), twice)):
-        assert isinstance(found, ProbeError)
-        assert found.reason == "two rows of one label and text: which is which can't be told"
+def test_rows_of_one_label_are_told_apart_by_their_text() -> None:
     assert growth(table("LOC: 1 1 event", "LOC: 2 2 others"), table("LOC: 2 1 event", "LOC: 2 5 others")) == {
         "LOC event": {0: 1, 1: 0},
         "LOC others": {0: 0, 1: 3},

@@ -56,8 +56,10 @@ EXT:          5          7
 I/O:          2          1 
   3:          6          4    PCI-MSI  mlx5_async@pci:0002:00:00.0
 CLK:        100        200   [EXT] Clock Comparator
+EXC:          3          1   [EXT] External Call
 C15:          1          0   [I/O] 3215
 NMI:          0          0   [NMI] Machine Check
+RST:          0          1   [CPU] CPU Restart
 """  # noqa: W291
 
 ARM_1_OF_4 = """\

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.cpulist import parse_cpulist
 from probes.host import DictHost, ProbeError, SourceState
 from probes.kubelet_config import (
     KEYS,
@@ -21,7 +19,7 @@ from probes.kubelet_config import (
     parse_kubelet_config,
     read_layers,
 )
-from tests.probes.collected import CASES, SHARED, case_names, right_lines
+from tests.probes.collected import SHARED
 
 KIND = "kubelet_config"
 DIR = "etc/kubelet.d"
@@ -248,57 +246,6 @@ def test_merging_is_a_patch(base: dict[str, object], patch: dict[str, object]) -
     merged = merge_patch(base, patch)
     assert merge_patch(merged, patch) == merged
     assert set(merged) == (set(base) | set(patch)) - {key for key, value in patch.items() if value is None}
-
-
-def case_text(name: str) -> str:
-    return (CASES / KIND / f"{name}.yaml").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", [name for name in case_names(KIND) if name.startswith("ocp-") and "tuned" not in name])
-def test_collected_configurations_of_openshift(name: str) -> None:
-    found = parse_kubelet_config(case_text(name))
-    said = re.fullmatch(
-        r"cpuManagerPolicy=(\S+), reservedSystemCPUs=(\S+), topologyManagerPolicy=(\S+), reconcile=(\d+)s, "
-        r"options=(.+), memoryManagerPolicy=(\S+)",
-        right_lines(KIND, name)[0],
-    )
-    assert said
-    options = {} if said[5] == "none" else dict([re.sub('"', "", said[5]).split(": ")])
-    assert (found.cpu_manager_policy, found.reserved_system_cpus) == (said[1], parse_cpulist(said[2]))
-    assert (found.topology_manager_policy, found.reconcile_ns) == (said[3], int(said[4]) * 10**9)
-    assert (found.cpu_manager_policy_options, found.memory_manager_policy) == (options, said[6])
-    assert right_lines(KIND, name)[1] == "settings live under spec.kubeletConfig, not at top level"
-
-
-@pytest.mark.skipif(not (CASES / KIND).is_dir(), reason="no collected inputs beside the repository")
-class TestCollected:
-    def test_the_number_0_reserves_a_cpu(self) -> None:
-        """Policy static; reserved CPU = {0}: the integer 0 is not "not set"."""
-        found = parse_kubelet_config(case_text("rancher-extra-args"))
-        assert (found.cpu_manager_policy, found.reserved_system_cpus) == ("static", frozenset({0}))
-
-    def test_strict_reservation(self) -> None:
-        """Static, reserved 0-1,16,32-33,48 (6 CPUs); strict: the shared pool excludes them."""
-        found = parse_kubelet_config(case_text("strict-reservation-64"))
-        assert found.reserved_system_cpus == parse_cpulist("0-1,16,32-33,48")
-        assert (found.cpu_manager_policy, found.strict_reservation) == ("static", True)
-
-    def test_an_ellipsis_is_named_by_its_line(self) -> None:
-        """A clear parse error naming line 4; no crash, and not policy none."""
-        with pytest.raises(ProbeError) as caught:
-            parse_kubelet_config(case_text("strict-with-ellipsis"))
-        assert caught.value.reason == (
-            "no YAML: line 4: '...' stands for lines that were left out; line 5: mapping values are not allowed here"
-        )
-
-    def test_talos_without_a_reservation(self) -> None:
-        """Static under machine.kubelet.extraConfig, no CPU reserved: this kubelet refuses to start."""
-        found = parse_kubelet_config(case_text("talos-extraconfig"))
-        assert (found.cpu_manager_policy, found.reserves_cpus()) == ("static", False)
-
-    def test_a_tuned_profile_is_no_kubelet_configuration(self) -> None:
-        with pytest.raises(ProbeError, match="its kind is 'Tuned'"):
-            parse_kubelet_config(case_text("ocp-tuned-profile"))
 
 
 @pytest.mark.parametrize(

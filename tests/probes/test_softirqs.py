@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.host import DictHost, ProbeError, SourceState
 from probes.softirqs import parse_softirqs, read_softirqs
-from tests.probes.collected import CASES, case_file, case_names, right_lines, text_of
 from tests.probes.outcome import outcome
 
 FOUR_POSSIBLE = """\
@@ -88,28 +85,3 @@ def test_a_cut_file_is_refused_or_only_lacks_whole_rows(size: int) -> None:
     found = outcome(lambda: parse_softirqs(FOUR_POSSIBLE[:size]))
     whole = parse_softirqs(FOUR_POSSIBLE)
     assert isinstance(found, ProbeError) or found.rows.items() <= whole.rows.items()
-
-
-@pytest.mark.skipif(not (CASES / "softirqs").is_dir(), reason="no collected inputs beside the repository")
-class TestCollected:
-    @pytest.mark.parametrize("name", case_names("softirqs"))
-    def test_real_files(self, name: str) -> None:
-        right = " ".join(right_lines("softirqs", name))
-        found = parse_softirqs(text_of(case_file("softirqs", name)))
-        match = re.search(r"(\d+) CPU columns: ([\d,-]+); rows in order: (.*?); rows with fewer values: none", right)
-        assert match
-        assert len(found.cpus) == int(match[1])
-        assert set(found.cpus) == cpu_set(match[2])
-        assert list(found.rows) == match[3].split(", ")
-        for row, total, cells in re.findall(r"(\w+) total (\d+) \((.*?)\)", right):
-            assert sum(found.rows[row].values()) == int(total)
-            for cpu, count in re.findall(r"CPU(\d+)=(\d+)", cells):
-                assert found.rows[row][int(cpu)] == int(count)
-        active = re.search(r"any non-zero softirq: ([\d,-]+)", right)
-        assert active
-        assert {cpu for row in found.rows.values() for cpu, count in row.items() if count} == cpu_set(active[1])
-
-
-def cpu_set(text: str) -> set[int]:
-    ranges = [part.partition("-") for part in text.split(",")]
-    return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}

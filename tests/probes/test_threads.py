@@ -35,7 +35,6 @@ from probes.threads import (
     read_status,
     thread_irq,
 )
-from tests.probes.collected import CASES
 from tests.probes.outcome import outcome
 
 VM = "VmPeak:\t    3060 kB\nVmSize:\t    3060 kB\n"
@@ -285,19 +284,6 @@ def test_cgroup_of_a_process(text: str, expected: str) -> None:
 
 def test_cgroup_that_can_not_be_read() -> None:
     assert read_cgroup(DictHost({}), 7) == ""
-
-
-@pytest.mark.skipif(not CASES.is_dir(), reason="the collected cases are not here")
-@pytest.mark.parametrize("name", ["armv7-router-2cpu", "armv7-zynq-2cpu", "x86-8cpu-desktop-a", "x86-8cpu-desktop-b"])
-def test_collected_threads_last_ran_where_the_case_says(name: str) -> None:
-    right = (CASES / "threads" / f"{name}.md").read_text()
-    expected = {int(cpu): int(count) for cpu, count in re.findall(r"(\d+): (\d+)[,}]", right)}
-    counts: dict[int, int] = {}
-    for line in (CASES / "threads" / f"{name}.stat").read_text().splitlines():
-        if line:
-            cpu = parse_processor(line + "\n")
-            counts[cpu] = counts.get(cpu, 0) + 1
-    assert counts == expected
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc")

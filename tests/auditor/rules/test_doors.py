@@ -328,6 +328,19 @@ def test_an_interrupt_that_came_or_went_may_lack_its_directory() -> None:
     assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.PASS]
 
 
+def test_devices_without_a_number_go_to_any_cpu() -> None:
+    """The adapters of s390 have no /proc/irq, so that no mask can keep them away."""
+    ctx = context(rows={"QAI": {0: 50}})
+    assert irq_door(ctx, 1) is Outcome.UNKNOWN
+    found = only(ctx, "IRQ.AFFINITY")
+    assert (found.outcome, found.detail) == (
+        Outcome.UNKNOWN,
+        "/proc/interrupts: row QAI has no number: its interrupts go to any CPU",
+    )
+    assert only(context(rows={"QAI": {0: 50_000}}), "IRQ.DEVICE").outcome is Outcome.PASS
+    assert only(context(rows={"QAI": {1: 50}}), "IRQ.DEVICE").outcome is Outcome.FAIL
+
+
 def test_an_interrupt_that_nobody_handles_is_no_door() -> None:
     ctx = context(rows={"30 ": {0: 0}}, affinity={30: irq(30, cpus(1))})
     assert outcomes(ctx, "IRQ.AFFINITY") == [Outcome.PASS]

@@ -48,6 +48,25 @@ def test_not_in_force(cmdline: str) -> None:
     assert (found.fix.kind, found.fix.reboot, found.fix.commands) == (FixKind.BOOT, True, (GRUB_MKCONFIG,))
 
 
+def test_where_entries_decide_they_are_changed() -> None:
+    """Red Hat: update-grub and /etc/default/grub do not reach the kernel's command line."""
+    note = "GRUB_ENABLE_BLSCFG=true: the entries in /boot/loader/entries decide, not /etc/default/grub"
+    wanted = (asked("managed_irq,1,5-6"), asked("1", "nohz_full"), asked("$(reboot)'", "rcu_nocbs"))
+    files = BootFiles(paths=(GRUB,), unread=(), asked=wanted, by_entries=True)
+    found = only(edit(context(cmdline="quiet"), "facts.boot_files", files), "CFG.DRIFT")
+    assert found.outcome is Outcome.WARN
+    assert found.detail.endswith(f"; {note}")
+    assert found.fix is not None
+    assert found.fix.commands == ("sudo grubby --update-kernel=ALL --args='isolcpus=managed_irq,1,5-6 nohz_full=1'",)
+    files = BootFiles(paths=(GRUB,), unread=(), asked=wanted[2:], by_entries=True)
+    found = only(edit(context(cmdline="quiet"), "facts.boot_files", files), "CFG.DRIFT")
+    assert found.fix is not None
+    assert found.fix.commands == ()
+    files = BootFiles(paths=(GRUB,), unread=(), asked=(), by_entries=True)
+    found = only(edit(context(cmdline="quiet"), "facts.boot_files", files), "CFG.DRIFT")
+    assert (found.outcome, found.detail) == (Outcome.PASS, f"boot files: they ask for no isolation; {note}")
+
+
 def test_many_words_are_cut() -> None:
     found = only(booted(*(asked(f"{'9' * 99}{number}") for number in range(6)), cmdline="quiet"), "CFG.DRIFT")
     assert len(found.evidence) == 4

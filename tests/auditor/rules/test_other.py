@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from auditor.activity import activity
 from auditor.model import Evidence, Outcome
 from auditor.rules.hardware import HARDWARE
 from auditor.rules.other import JUDGED_ELSEWHERE, KINDS, NMI
@@ -34,12 +35,21 @@ def test_each_kind_is_judged_once() -> None:
         ("HYP", "IRQ.OTHER"),
         ("PMN", "IRQ.OTHER"),
         ("NEW", "IRQ.OTHER"),
+        ("TMR", "IRQ.OTHER"),
     ],
 )
 def test_each_row_is_named_by_one_rule(label: str, rule: str) -> None:
     ctx = context(rows={label: {1: 50}})
     named = [name for name in RULES for finding in findings(ctx, name) if finding.evidence]
     assert named == [rule]
+
+
+@pytest.mark.parametrize("label", ["EXT", "I/O", "AIO", "MSI", "PCF"])
+def test_the_sums_of_s390_are_no_interrupts_of_their_own(label: str) -> None:
+    ctx = context(rows={label: {1: 50}})
+    assert all(finding.evidence == () for name in RULES for finding in findings(ctx, name))
+    (one,) = [seen for cpu, seen in activity(ctx).cpus.items() if cpu == 1]
+    assert label not in {seen.name for seen in one.interrupts}
 
 
 @pytest.mark.parametrize(("rule", "label"), [("IRQ.OTHER", "HYP"), ("NMI.PMI", "NMI")])
