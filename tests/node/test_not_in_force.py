@@ -38,13 +38,6 @@ class Line:
 
 
 LINES = {
-    "beyond-and-hex": Line(
-        "isolcpus=1,9 nohz_full=0xa",
-        (
-            Fault("isolcpus", "isolcpus=1,9 names a CPU above the last possible one, 3, so the whole parameter", (1,)),
-            Fault("nohz_full", "nohz_full=0xa is hexadecimal, and a CPU list is decimal"),
-        ),
-    ),
     "blank-and-quotes": Line(
         "nohz_full='1,3' isolcpus=1, 3",
         (
@@ -60,13 +53,22 @@ LINES = {
             Fault("nohz_full", "nohz_full=1,3 stands behind --: the kernel leaves all that to init"),
         ),
     ),
-    "repeated": Line(
-        "isolcpus=1 isolcpus=1,3",
-        (Fault("isolcpus", "isolcpus=1,3 is dropped: the first one wins, isolcpus=1, and the lists differ", (3,)),),
+    "repeated-and-hex": Line(
+        "isolcpus=1 nohz_full=0xa isolcpus=1,3",
+        (
+            Fault("isolcpus", "isolcpus=1,3 is dropped: the first one wins, isolcpus=1, and the lists differ", (3,)),
+            Fault("nohz_full", "nohz_full=0xa is hexadecimal, and a CPU list is decimal"),
+        ),
         isolated=(1,),
     ),
-    "all": Line(
-        "isolcpus=all", (Fault("isolcpus", "isolcpus=all: 'all' is taken for an unknown flag, so no CPU is isolated"),)
+    "all-and-beyond": Line(
+        "nohz_full=1,9 isolcpus=all",
+        (
+            Fault("isolcpus", "isolcpus=all: 'all' is taken for an unknown flag, so no CPU is isolated"),
+            Fault(
+                "nohz_full", "nohz_full=1,9 names a CPU above the last possible one, 3, so the whole parameter", (1,)
+            ),
+        ),
     ),
 }
 OTHERS = "isolcpus=2"
