@@ -60,6 +60,10 @@ class Host(Protocol):
         """Permission bits (0o444 of an smp_affinity file means that user space may not set it, 6.12 and later)."""
         ...
 
+    def mtime(self, path: str) -> int:
+        """When a file was last written, nanoseconds since the epoch by the host's own clock."""
+        ...
+
 
 def os_error(path: str, error: OSError | ValueError) -> ProbeError:
     """Names the reason of a failed system call in the words of ``coverage[]``; ValueError: no file has such a name."""
@@ -170,6 +174,13 @@ class TreeHost:
         except (OSError, ValueError) as error:
             raise os_error(path, error) from None
 
+    def mtime(self, path: str) -> int:
+        """When a file was last written, nanoseconds since the epoch."""
+        try:
+            return os.stat(self._full(path)).st_mtime_ns
+        except (OSError, ValueError) as error:
+            raise os_error(path, error) from None
+
 
 def _read_all(handle: int, path: str) -> bytes:
     chunks: list[bytes] = []
@@ -190,10 +201,12 @@ class DictHost:
         files: Mapping[str, str | ProbeError],
         links: Mapping[str, str] | None = None,
         modes: Mapping[str, int] | None = None,
+        mtimes: Mapping[str, int] | None = None,
     ) -> None:
         self.files = dict(files)
         self.links = dict(links or {})
         self.modes = dict(modes or {})
+        self.mtimes = dict(mtimes or {})
         self._children: dict[str, set[str]] = {}
         for path in (*self.files, *self.links, *self.modes):
             self._add_parents(path)
@@ -240,3 +253,10 @@ class DictHost:
         if mode is None:
             raise ProbeError(path, "mode not recorded", SourceState.MISSING)
         return mode
+
+    def mtime(self, path: str) -> int:
+        """The time given for this path; unknown where none was given."""
+        mtime = self.mtimes.get(path.lstrip("/"))
+        if mtime is None:
+            raise ProbeError(path, "time of the last change not recorded", SourceState.MISSING)
+        return mtime

@@ -44,6 +44,8 @@ from probes.threads import (
     read_status,
 )
 from probes.topology import Topology, read_cpus, read_topology
+from probes.uptime import PATH as UPTIME
+from probes.uptime import read_uptime
 from probes.workqueue import WORKQUEUE_DIR, Workqueues, read_workqueues
 
 T = TypeVar("T")
@@ -54,6 +56,7 @@ NO_MEMORY = ProbeError(MM_DIR, "not read", SourceState.MISSING)
 NO_CPUFREQ = ProbeError(CPUFREQ_DIR, "not read", SourceState.MISSING)
 NO_PM_QOS = ProbeError(DMA_LATENCY, "not read", SourceState.MISSING)
 NO_BOOT_FILES = ProbeError("etc/default/grub", "not read", SourceState.MISSING)
+NO_UPTIME = ProbeError(UPTIME, "not read", SourceState.MISSING)
 NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
 
@@ -142,6 +145,8 @@ class Kubernetes:
     kubelets: tuple[Kubelet, ...] = ()
     cgroups: PodCgroups | ProbeError = field(default_factory=PodCgroups)
     """Of all kubelets together; not looked for where there is none."""
+    uptime_s: float | ProbeError = NO_UPTIME
+    """When they were read, seconds since the boot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,7 +226,11 @@ def read_kubernetes(host: Host, census: Census | ProbeError) -> Kubernetes:
     cgroups = set(census.cgroups.values()) if isinstance(census, Census) else set[str]()
     roots = {kubelet.root for kubelet in kubelets}
     complete = isinstance(census, Census) and census.complete
-    return Kubernetes(kubelets=kubelets, cgroups=read_pod_cgroups(host, cgroups, roots, complete=complete))
+    return Kubernetes(
+        kubelets=kubelets,
+        cgroups=read_pod_cgroups(host, cgroups, roots, complete=complete),
+        uptime_s=attempt(lambda: read_uptime(host)),
+    )
 
 
 def read_counters(
