@@ -54,6 +54,8 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/sys/devices/system/cpu/isolated", boot, "boot isolation is unknown"
     yield "/sys/devices/system/cpu/nohz_full", nohz, "whether the tick may stop is unknown"
     yield "/sys/fs/cgroup cpuset partitions", _worse(*map(_partitions, isolations)), "runtime isolation is unknown"
+    if cpusets := _cpusets_v1(isolations):
+        yield "/sys/fs/cgroup/cpuset", cpusets[0], "which CPUs the cpusets of cgroup v1 keep balanced is unknown"
     yield "/sys/fs/cgroup cpu.max, cpu.stat", next(_limits(ctx), None), "CPU limits of the workload are unknown"
     yield "/proc/*/limits, timers", next(_timers(ctx), None), "CPU timers that keep the tick can't be named"
     queues = _worse(*(config.workqueues for config in configs))
@@ -175,6 +177,14 @@ def _partitions(isolation: Isolation) -> object:
     if isinstance(isolation.partitions, ProbeError) or not isolation.walk_cut:
         return isolation.partitions
     return ProbeError("sys/fs/cgroup", f"more than {MAX_CGROUPS} cgroups: not all were visited")
+
+
+def _cpusets_v1(isolations: list[Isolation]) -> list[object]:
+    """Of each end that has some the gap in them, else themselves; the worse first."""
+    ends = [isolation.cpusets_v1 for isolation in isolations]
+    there = [end for end in ends if not (isinstance(end, ProbeError) and end.state is SourceState.MISSING)]
+    known = [end if isinstance(end, ProbeError) else end.gap() or end for end in there]
+    return sorted(known, key=lambda value: not isinstance(value, ProbeError))
 
 
 def _limits(ctx: Context) -> Iterator[ProbeError]:
