@@ -63,6 +63,7 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     sysctls = _worse(*map(_sysctls, configs))
     yield "/proc/sys", sysctls, "lockup detectors and other kernel settings can't be judged"
     yield "/sys/kernel/mm", _worse(*map(_memory, configs)), "transparent huge pages and KSM can't be judged"
+    yield "/sys/devices/system/node", _nodes(ctx), "whether the workload's memory is near is unknown"
     clock = _worse(*(config.clock for config in configs))
     yield "/sys/devices/system/clocksource", clock, "what reading the time costs is unknown"
     frequency = None if _frequency_of_host(ctx, configs) else _worse(*(_frequency(ctx, config) for config in configs))
@@ -154,6 +155,17 @@ def _memory(config: Config) -> object:
     memory = config.memory
     values = [] if isinstance(memory, ProbeError) else [memory.thp, memory.ksm_run]
     return next((value for value in values if isinstance(value, ProbeError)), memory)
+
+
+def _nodes(ctx: Context) -> object:
+    """Where there are several, also where the own memory may be and is."""
+    numa = ctx.observation.facts.numa
+    if isinstance(numa, ProbeError):
+        return numa
+    memory = ctx.observation.after.limits.memory
+    values = [*numa.cpus.values(), *memory.allowed.values(), *memory.placed.values()]
+    values += [numa.memory] if ctx.observation.facts.several_nodes else []
+    return next((value for value in values if isinstance(value, ProbeError)), numa)
 
 
 def _frequency_of_host(ctx: Context, configs: list[Config]) -> bool:

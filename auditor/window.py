@@ -91,7 +91,8 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     near = [*sorted(kernel_threads(census, targets.audited) - mine), *sorted(mine)]
     schedstat = isinstance(census, Census) and census.schedstat
     balancers, own_io = read_balancers(host, census), read_task_ios(host, {key.pid for key in mine})
-    limits, kubernetes = read_limits(host, mine), read_kubernetes(host, census)
+    limits = read_limits(host, mine, nodes=facts.several_nodes)
+    kubernetes = read_kubernetes(host, census)
     others = _others(host, near, schedstat=schedstat)
     steps = timeline.samples()
     first = list(islice(steps, 1))
@@ -121,7 +122,7 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
         facts=facts,
         before=before,
         samples=tuple(samples.values()),
-        after=replace(after, limits=read_limits(timeline.host("t1"), still)),
+        after=replace(after, limits=read_limits(timeline.host("t1"), still, nodes=facts.several_nodes)),
         own_before=mine,
         own_after=still,
     )

@@ -23,6 +23,7 @@ from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
 from probes.kubelet import Kubelet, kubelet_pids, read_installed, read_kubelets
 from probes.memory_settings import MM_DIR, MemorySettings, read_memory_settings
+from probes.numa import NODE_DIR, Numa, OwnMemory, read_numa, read_own_memory
 from probes.pm_qos import DMA_LATENCY, PmQos, read_pm_qos
 from probes.pod_cgroups import PodCgroups, read_pod_cgroups
 from probes.rps import Rps, read_rps
@@ -49,6 +50,7 @@ from probes.uptime import read_uptime
 from probes.workqueue import WORKQUEUE_DIR, Workqueues, read_workqueues
 
 T = TypeVar("T")
+CGROUP2 = 2
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 NO_WORKQUEUES = ProbeError(f"{WORKQUEUE_DIR}/cpumask", "not read", SourceState.MISSING)
 NO_CLOCK = ProbeError(CLOCK_DIR, "not read", SourceState.MISSING)
@@ -56,6 +58,7 @@ NO_MEMORY = ProbeError(MM_DIR, "not read", SourceState.MISSING)
 NO_CPUFREQ = ProbeError(CPUFREQ_DIR, "not read", SourceState.MISSING)
 NO_PM_QOS = ProbeError(DMA_LATENCY, "not read", SourceState.MISSING)
 NO_BOOT_FILES = ProbeError("etc/default/grub", "not read", SourceState.MISSING)
+NO_NUMA = ProbeError(NODE_DIR, "not read", SourceState.MISSING)
 NO_UPTIME = ProbeError(UPTIME, "not read", SourceState.MISSING)
 NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
@@ -69,6 +72,12 @@ class Facts:
     cmdline: Cmdline | ProbeError
     idle_driver: str | ProbeError
     boot_files: BootFiles | ProbeError = NO_BOOT_FILES
+    numa: Numa | ProbeError = NO_NUMA
+
+    @property
+    def several_nodes(self) -> bool:
+        """Whether memory can be far."""
+        return isinstance(self.numa, Numa) and len(self.numa.cpus) > 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,6 +145,8 @@ class OwnLimits:
     cgroups: CgroupCpu = field(default_factory=CgroupCpu)
     timers: Mapping[int, CpuTimers] = field(default_factory=dict)
     """By process id."""
+    memory: OwnMemory = field(default_factory=OwnMemory)
+    """Not read where there is one memory node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,6 +193,7 @@ def read_facts(host: Host, *, arch: str = "") -> Facts:
         cmdline=attempt(lambda: read_cmdline(host)),
         idle_driver=attempt(lambda: read_idle_driver(host)),
         boot_files=read_boot_files(host, kernel.release),
+        numa=attempt(lambda: read_numa(host)),
     )
 
 
@@ -203,9 +215,17 @@ def read_config(host: Host) -> Config:
     )
 
 
-def read_limits(host: Host, own: Collection[ThreadKey]) -> OwnLimits:
-    """Never raises. Not between the counters: it takes locks of the own processes for a moment."""
-    return OwnLimits(cgroups=read_cgroup_cpu(host, own), timers=read_cpu_timers(host, own))
+def read_limits(host: Host, own: Collection[ThreadKey], *, nodes: bool = False) -> OwnLimits:
+    """Never raises. Not between the counters: it takes locks of the own processes for a moment.
+
+    With several memory ``nodes`` also where the own memory is.
+    """
+    cgroups = read_cgroup_cpu(host, own)
+    leaves = {path for path in cgroups.paths.values() if not isinstance(path, ProbeError)} if nodes else set[str]()
+    groups = [cgroups.groups[path] for path in leaves if path in cgroups.groups]
+    places = [group.directory for group in groups if group.version == CGROUP2]
+    memory = read_own_memory(host, {key.pid for key in own}, places) if nodes else OwnMemory()
+    return OwnLimits(cgroups=cgroups, timers=read_cpu_timers(host, own), memory=memory)
 
 
 def read_balancers(host: Host, census: Census | ProbeError) -> tuple[Irqbalance, ...]:

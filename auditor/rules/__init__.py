@@ -20,6 +20,7 @@ from auditor.rules.irqbalance import CFG_IRQBALANCE
 from auditor.rules.managed import CFG_MIRQ
 from auditor.rules.memory import CFG_KSM, CFG_THP
 from auditor.rules.multi import THR_MULTI
+from auditor.rules.numa import CFG_NUMA
 from auditor.rules.other import IRQ_OTHER, NMI_PMI
 from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
@@ -68,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     CFG_SYSCTL,
     CFG_THP,
     CFG_KSM,
+    CFG_NUMA,
     CFG_CLOCK,
     CFG_CSTATE,
     CFG_FREQ,

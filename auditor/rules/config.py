@@ -9,6 +9,7 @@ from auditor.context import Context
 from auditor.model import Evidence, Finding, Kind, Outcome, Setting
 from auditor.requested import requested
 from auditor.rules.base import Rule
+from auditor.rules.numa import huge_pages
 from auditor.rules.online import CFG_CPUS
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
@@ -161,6 +162,7 @@ def settings(ctx: Context) -> tuple[Setting, ...]:
             )
             for name, wanted, effective, path in rows
         ),
+        *huge_pages(ctx),
         *_flavour(ctx),
     )
 

@@ -41,6 +41,7 @@ from probes.kernel import Kernel
 from probes.kubelet import Kubelet
 from probes.kubelet_config import parse_kubelet_config
 from probes.memory_settings import MemorySettings
+from probes.numa import Numa, OwnMemory
 from probes.pm_qos import PmQos
 from probes.pod_cgroups import PodCgroup, PodCgroups
 from probes.rps import Rps
@@ -211,6 +212,8 @@ def observation(
     clock: Clocksource | None = None,
     governors: Mapping[int, str] | ProbeError | None = None,
     pm_qos: PmQos | ProbeError | None = None,
+    numa: Numa | ProbeError | None = None,
+    own_memory: OwnMemory | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -264,7 +267,7 @@ def observation(
     censuses = [end.census for end in ends if isinstance(end.census, Census)]
     mine = [rule.threads(census) | (keys & census.statuses.keys()) for census in censuses]
     before, after_ = (
-        replace(end, limits=_limits(end, people, limited or {}, timers or {}, after=end is after_))
+        replace(end, limits=_limits(end, people, limited or {}, timers or {}, own_memory, after=end is after_))
         for end, people in zip((before, after_), mine, strict=True)
     )
     return Observation(
@@ -281,6 +284,7 @@ def observation(
             cmdline=line if isinstance(line, ProbeError) else parse_cmdline(line + "\n"),
             idle_driver=idle_driver,
             boot_files=BootFiles(paths=(), unread=(), asked=()),
+            numa=numa or Numa(cpus={0: frozenset(everyone)}, memory=frozenset({0})),
         ),
         before=before,
         samples=tuple(_sample(people, at, window_s, schedstat=schedstat) for at in range(SAMPLES)),
@@ -557,6 +561,7 @@ def _limits(
     own: Iterable[ThreadKey],
     limited: Mapping[str, Limited],
     timers: Mapping[int, CpuTimers],
+    own_memory: OwnMemory | None,
     *,
     after: bool,
 ) -> OwnLimits:
@@ -569,6 +574,7 @@ def _limits(
     return OwnLimits(
         cgroups=CgroupCpu(paths=paths, groups=groups),
         timers={pid: timers.get(pid, none) for pid in sorted({key.pid for key in paths})},
+        memory=own_memory or OwnMemory(),
     )
 
 
