@@ -12,6 +12,7 @@ from probes.interrupts import InterruptKind
 from probes.irq_affinity import IrqAffinities, is_block_queue
 from probes.irqbalance import Ban
 from probes.isolation import MAX_CGROUPS, Isolation
+from probes.resctrl import Group
 from probes.rps import MAX_QUEUES, NET_DIR
 from probes.snapshot import Config, Snapshot
 from probes.topology import CPU_DIR
@@ -64,6 +65,8 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/proc/sys", sysctls, "lockup detectors and other kernel settings can't be judged"
     yield "/sys/kernel/mm", _worse(*map(_memory, configs)), "transparent huge pages and KSM can't be judged"
     yield "/sys/devices/system/node", _nodes(ctx), "whether the workload's memory is near is unknown"
+    if divided := [found for config in configs if (found := _resctrl(config)) is not None]:
+        yield "/sys/fs/resctrl", _worse(divided[0], divided[-1]), "who else may fill the caches is unknown"
     clock = _worse(*(config.clock for config in configs))
     yield "/sys/devices/system/clocksource", clock, "what reading the time costs is unknown"
     frequency = None if _frequency_of_host(ctx, configs) else _worse(*(_frequency(ctx, config) for config in configs))
@@ -166,6 +169,19 @@ def _nodes(ctx: Context) -> object:
     values = [*numa.cpus.values(), *memory.allowed.values(), *memory.placed.values()]
     values += [numa.memory] if ctx.observation.facts.several_nodes else []
     return next((value for value in values if isinstance(value, ProbeError)), numa)
+
+
+def _resctrl(config: Config) -> object:
+    """Nothing where it is not mounted."""
+    found = config.resctrl
+    if found is None or isinstance(found, ProbeError):
+        return found
+    values = [value for group in found.groups.values() for value in _of_group(group)]
+    return next((value for value in values if isinstance(value, ProbeError)), found)
+
+
+def _of_group(group: Group | ProbeError) -> list[object]:
+    return [group] if isinstance(group, ProbeError) else [group.cpus, group.masks]
 
 
 def _frequency_of_host(ctx: Context, configs: list[Config]) -> bool:

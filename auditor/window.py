@@ -91,7 +91,7 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     near = [*sorted(kernel_threads(census, targets.audited) - mine), *sorted(mine)]
     schedstat = isinstance(census, Census) and census.schedstat
     balancers, own_io = read_balancers(host, census), read_task_ios(host, {key.pid for key in mine})
-    limits = read_limits(host, mine, nodes=facts.several_nodes)
+    limits = read_limits(host, mine, nodes=facts.several_nodes, resctrl=config.resctrl)
     kubernetes = read_kubernetes(host, census)
     others = _others(host, near, schedstat=schedstat)
     steps = timeline.samples()
@@ -118,11 +118,12 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     samples = dict(_samples(timeline, chain(first, steps), start, before.runs, near, schedstat=schedstat))
     after = _close(timeline, targets.counted, before, samples, near, own, schedstat=schedstat)
     still = _own(own, after.census)
+    limited = read_limits(timeline.host("t1"), still, nodes=facts.several_nodes, resctrl=after.config.resctrl)
     return Observation(
         facts=facts,
         before=before,
         samples=tuple(samples.values()),
-        after=replace(after, limits=read_limits(timeline.host("t1"), still, nodes=facts.several_nodes)),
+        after=replace(after, limits=limited),
         own_before=mine,
         own_after=still,
     )

@@ -26,6 +26,8 @@ from probes.memory_settings import MM_DIR, MemorySettings, read_memory_settings
 from probes.numa import NODE_DIR, Numa, OwnMemory, read_numa, read_own_memory
 from probes.pm_qos import DMA_LATENCY, PmQos, read_pm_qos
 from probes.pod_cgroups import PodCgroups, read_pod_cgroups
+from probes.resctrl import ROOT as RESCTRL
+from probes.resctrl import Resctrl, read_resctrl, read_task_groups
 from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
@@ -59,6 +61,7 @@ NO_CPUFREQ = ProbeError(CPUFREQ_DIR, "not read", SourceState.MISSING)
 NO_PM_QOS = ProbeError(DMA_LATENCY, "not read", SourceState.MISSING)
 NO_BOOT_FILES = ProbeError("etc/default/grub", "not read", SourceState.MISSING)
 NO_NUMA = ProbeError(NODE_DIR, "not read", SourceState.MISSING)
+NO_RESCTRL = ProbeError(RESCTRL, "not read", SourceState.MISSING)
 NO_UPTIME = ProbeError(UPTIME, "not read", SourceState.MISSING)
 NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
@@ -95,6 +98,8 @@ class Config:
     clock: Clocksource | ProbeError = NO_CLOCK
     cpufreq: Mapping[int, FrequencyPolicy | ProbeError] | ProbeError = NO_CPUFREQ
     pm_qos: PmQos | ProbeError = NO_PM_QOS
+    resctrl: Resctrl | ProbeError | None = NO_RESCTRL
+    """None where it is not mounted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,6 +152,8 @@ class OwnLimits:
     """By process id."""
     memory: OwnMemory = field(default_factory=OwnMemory)
     """Not read where there is one memory node."""
+    resctrl: Mapping[int, str | ProbeError] = field(default_factory=dict)
+    """Group by process id, where caches are divided."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,20 +219,29 @@ def read_config(host: Host) -> Config:
         clock=attempt(lambda: read_clocksource(host)),
         cpufreq=attempt(lambda: read_cpufreq(host)),
         pm_qos=read_pm_qos(host, () if isinstance(online, ProbeError) else online),
+        resctrl=attempt(lambda: read_resctrl(host, () if isinstance(online, ProbeError) else online)),
     )
 
 
-def read_limits(host: Host, own: Collection[ThreadKey], *, nodes: bool = False) -> OwnLimits:
+def read_limits(
+    host: Host, own: Collection[ThreadKey], *, nodes: bool = False, resctrl: Resctrl | ProbeError | None = None
+) -> OwnLimits:
     """Never raises. Not between the counters: it takes locks of the own processes for a moment.
 
-    With several memory ``nodes`` also where the own memory is.
+    With several memory ``nodes`` also where the own memory is, with ``resctrl`` also in which of its groups.
     """
     cgroups = read_cgroup_cpu(host, own)
     leaves = {path for path in cgroups.paths.values() if not isinstance(path, ProbeError)} if nodes else set[str]()
     groups = [cgroups.groups[path] for path in leaves if path in cgroups.groups]
     places = [group.directory for group in groups if group.version == CGROUP2]
     memory = read_own_memory(host, {key.pid for key in own}, places) if nodes else OwnMemory()
-    return OwnLimits(cgroups=cgroups, timers=read_cpu_timers(host, own), memory=memory)
+    divided = isinstance(resctrl, Resctrl) and len(resctrl.groups) > 1
+    return OwnLimits(
+        cgroups=cgroups,
+        timers=read_cpu_timers(host, own),
+        memory=memory,
+        resctrl=read_task_groups(host, {key.pid for key in own}) if divided else {},
+    )
 
 
 def read_balancers(host: Host, census: Census | ProbeError) -> tuple[Irqbalance, ...]:

@@ -25,6 +25,7 @@ from auditor.rules.other import IRQ_OTHER, NMI_PMI
 from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.quota import CFG_QUOTA
+from auditor.rules.rdt import CFG_RDT
 from auditor.rules.rps import CFG_RPS
 from auditor.rules.rt_throttle import RT_THROTTLE
 from auditor.rules.smt import CFG_SMT
@@ -70,6 +71,7 @@ RULES: tuple[Rule, ...] = (
     CFG_THP,
     CFG_KSM,
     CFG_NUMA,
+    CFG_RDT,
     CFG_CLOCK,
     CFG_CSTATE,
     CFG_FREQ,

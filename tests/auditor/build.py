@@ -44,6 +44,7 @@ from probes.memory_settings import MemorySettings
 from probes.numa import Numa, OwnMemory
 from probes.pm_qos import PmQos
 from probes.pod_cgroups import PodCgroup, PodCgroups
+from probes.resctrl import Resctrl
 from probes.rps import Rps
 from probes.schedstat import CpuSched, SchedStat
 from probes.snapshot import Census, Config, Counters, Facts, Kubernetes, OwnLimits, Sample, Snapshot
@@ -214,6 +215,8 @@ def observation(
     pm_qos: PmQos | ProbeError | None = None,
     numa: Numa | ProbeError | None = None,
     own_memory: OwnMemory | None = None,
+    resctrl: Resctrl | ProbeError | None = None,
+    task_groups: Mapping[int, str | ProbeError] | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -235,6 +238,7 @@ def observation(
         memory=memory or MemorySettings(thp="madvise", collapsed=BASE, ksm_run=0),
         cpufreq=frequency(everyone, governors or {}),
         pm_qos=pm_qos or PmQos(resume_us=dict.fromkeys(everyone), dma_latency_us=None),
+        resctrl=resctrl,
         clock=clock or Clocksource(current="tsc", available=("tsc", "hpet")),
     )
     ends = []
@@ -270,6 +274,8 @@ def observation(
         replace(end, limits=_limits(end, people, limited or {}, timers or {}, own_memory, after=end is after_))
         for end, people in zip((before, after_), mine, strict=True)
     )
+    if task_groups:
+        before, after_ = (replace(end, limits=replace(end.limits, resctrl=task_groups)) for end in (before, after_))
     return Observation(
         facts=Facts(
             kernel=_kernel(release, hypervisor, hz),
