@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from auditor.context import Context
+from auditor.kubelet_cpus import KubeletCpus
 from auditor.model import Coverage
 from probes.delta import RowDelta
 from probes.host import ProbeError, SourceState
@@ -12,6 +13,7 @@ from probes.interrupts import InterruptKind
 from probes.irq_affinity import IrqAffinities, is_block_queue
 from probes.irqbalance import Ban
 from probes.isolation import MAX_CGROUPS, Isolation
+from probes.pod_resources import SOCKET
 from probes.resctrl import Group
 from probes.rps import MAX_QUEUES, NET_DIR
 from probes.snapshot import Config, Snapshot
@@ -86,6 +88,10 @@ def _kubelets(ctx: Context) -> Iterator[tuple[str, object, str]]:
         where = "installed files" if kubelet.pid is None else f"PID {kubelet.pid}"
         yield f"kubelet configuration ({where})", kubelet.config, "what the kubelet is told to do is unknown"
         yield f"/{kubelet.state_path}", kubelet.state, "to whom the kubelet gave CPUs is unknown"
+        unnamed = isinstance(view.cpus, KubeletCpus) and view.cpus.reserved is None and kubelet.pid is not None
+        if unnamed or not isinstance(kubelet.resources, ProbeError):
+            socket = f"{kubelet.state_path.rpartition('/')[0]}/{SOCKET}"
+            yield f"/{socket}", kubelet.resources, "which CPUs the kubelet keeps for the system is unknown"
     if ctx.kubelets:
         costs = "whether containers have the CPUs that the kubelet gave them is unknown"
         yield "/sys/fs/cgroup cpusets of pods", _pods(ctx), costs

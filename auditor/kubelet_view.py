@@ -107,7 +107,9 @@ def join(
     elif isinstance(online, ProbeError):
         cpus = online
     else:
-        cpus = kubelet_cpus(state, kubelet.config, online, flags_seen=kubelet.flags_seen)
+        said = kubelet.resources
+        allocatable = None if isinstance(said, ProbeError) else said.allocatable
+        cpus = kubelet_cpus(state, kubelet.config, online, flags_seen=kubelet.flags_seen, allocatable=allocatable)
     entries = () if isinstance(state, ProbeError) else state.entries
     return KubeletView(
         kubelet=kubelet,

@@ -184,7 +184,7 @@ def _close(
         config=read_config(host),
         own_io=read_task_ios(host, mine),
         irqbalance=read_balancers(host, census),
-        kubernetes=read_kubernetes(host, census),
+        kubernetes=read_kubernetes(host, census, ask=True),
     )
 
 

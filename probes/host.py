@@ -7,6 +7,7 @@ Paths are given without a leading slash (``proc/interrupts``).
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from typing import Protocol
 FIRST_READ = 16 << 10  # most files of /proc fit; a buffer of a mebibyte for each would cost more than the read
 NEXT_READ = 1 << 20  # seq_file hands out at most what is asked for; large reads keep a /proc table in one piece
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never waits, whatever lies in an image
+KUBELET_SOCKET = "/pod-resources/kubelet.sock"
 MAX_LINKS = 40  # as the kernel's own limit
 MAX_BYTES = 64 << 20  # no file of /proc or /sys that we read comes near; a recording may be hostile
 
@@ -140,10 +142,12 @@ class TreeHost:
         return _follow(self._base, path)
 
     def read(self, path: str) -> str:
-        """Reads to the end, never trusting st_size (0 or 4096 in /proc and /sys)."""
+        """Reads to the end, never trusting st_size (0 or 4096 in /proc and /sys). The kubelet's socket is asked."""
         try:
             handle = os.open(self._full(path), READ_FLAGS)
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ENXIO and path.endswith(KUBELET_SOCKET):
+                return self._ask(path)
             raise os_error(path, error) from None
         try:
             return decode(_read_all(handle, path))
@@ -151,6 +155,12 @@ class TreeHost:
             raise os_error(path, error) from None
         finally:
             os.close(handle)
+
+    def _ask(self, path: str) -> str:
+        try:
+            return str(importlib.import_module("probes.pod_resources").ask(os.path.abspath(self._full(path))))
+        except ProbeError as error:
+            raise ProbeError(path, error.reason, error.state) from None
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""

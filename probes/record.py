@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from probes.boot_files import GRUB, KERNEL_CMDLINE, only_cmdlines
-from probes.host import MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
+from probes.host import KUBELET_SOCKET, MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
 from probes.irqbalance import FILES as IRQBALANCE_FILES
 from probes.irqbalance import only_variables
 from probes.kubelet_secrets import only_settings
@@ -120,6 +120,8 @@ def _harmless(path: str, text: str) -> str:
         return only_cmdlines(text)
     if path.startswith("proc/") and path.endswith("/environ"):
         return only_variables(text)
+    if path.endswith(KUBELET_SOCKET):
+        return text
     if path.endswith(VERSION_FILES):
         return only_version(path, text)
     return text if path in (*IRQBALANCE_FILES, KERNEL_CMDLINE) else only_settings(path, text)

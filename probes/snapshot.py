@@ -21,7 +21,7 @@ from probes.irqbalance import NAME as IRQBALANCE
 from probes.irqbalance import Irqbalance, read_irqbalance
 from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
-from probes.kubelet import Kubelet, kubelet_pids, read_installed, read_kubelets
+from probes.kubelet import Kubelet, ask_kubelet, kubelet_pids, read_installed, read_kubelets
 from probes.memory_settings import MM_DIR, MemorySettings, read_memory_settings
 from probes.numa import NODE_DIR, Numa, OwnMemory, read_numa, read_own_memory
 from probes.pm_qos import DMA_LATENCY, PmQos, read_pm_qos
@@ -252,13 +252,18 @@ def read_balancers(host: Host, census: Census | ProbeError) -> tuple[Irqbalance,
     return read_irqbalance(host, pids)
 
 
-def read_kubernetes(host: Host, census: Census | ProbeError) -> Kubernetes:
-    """The kubelets of a census, else the files of one that doesn't run, and the cgroups of pods. Never raises."""
+def read_kubernetes(host: Host, census: Census | ProbeError, *, ask: bool = False) -> Kubernetes:
+    """The kubelets of a census, else the files of one that doesn't run, and the cgroups of pods. Never raises.
+
+    To ``ask`` the kubelets themselves makes threads, which may outlive the answer: only after the window.
+    """
     kubelets = read_kubelets(host, kubelet_pids(census.statuses)) if isinstance(census, Census) else ()
     if not kubelets and (installed := read_installed(host)):
         kubelets = (installed,)
     if not kubelets:
         return Kubernetes()
+    if ask:
+        kubelets = tuple(ask_kubelet(host, kubelet) for kubelet in kubelets)
     cgroups = set(census.cgroups.values()) if isinstance(census, Census) else set[str]()
     roots = {kubelet.root for kubelet in kubelets}
     complete = isinstance(census, Census) and census.complete
