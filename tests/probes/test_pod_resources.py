@@ -167,7 +167,7 @@ def test_without_grpcio_it_is_said_what_to_install(tmp_path: Path, monkeypatch: 
             raise ImportError(name)
         return real(name)
 
-    monkeypatch.setattr(module.importlib, "import_module", absent)
+    monkeypatch.setattr(importlib, "import_module", absent)
     with listening(tmp_path):
         found = outcome(lambda: read_pod_resources(TreeHost(str(tmp_path)), "k"))
     assert isinstance(found, ProbeError)
