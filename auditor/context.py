@@ -202,7 +202,9 @@ def prepare(
         version=version,
         requested=interpret(observation.facts, observation.after.config, version),
         quotas=quotas(observation, own),
-        kubelets=views(observation.after.kubernetes, observation.after.config.online),
+        kubelets=views(
+            observation.after.kubernetes, observation.after.config.online, observation.after.counters.cpustat
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from auditor.context import Context
+from auditor.kubelet_cpus import KubeletCpus
 from auditor.model import Coverage
 from probes.delta import RowDelta
 from probes.host import ProbeError, SourceState
@@ -12,6 +13,8 @@ from probes.interrupts import InterruptKind
 from probes.irq_affinity import IrqAffinities, is_block_queue
 from probes.irqbalance import Ban
 from probes.isolation import MAX_CGROUPS, Isolation
+from probes.pod_resources import SOCKET
+from probes.resctrl import Group
 from probes.rps import MAX_QUEUES, NET_DIR
 from probes.snapshot import Config, Snapshot
 from probes.topology import CPU_DIR
@@ -54,6 +57,8 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield "/sys/devices/system/cpu/isolated", boot, "boot isolation is unknown"
     yield "/sys/devices/system/cpu/nohz_full", nohz, "whether the tick may stop is unknown"
     yield "/sys/fs/cgroup cpuset partitions", _worse(*map(_partitions, isolations)), "runtime isolation is unknown"
+    if cpusets := _cpusets_v1(isolations):
+        yield "/sys/fs/cgroup/cpuset", cpusets[0], "which CPUs the cpusets of cgroup v1 keep balanced is unknown"
     yield "/sys/fs/cgroup cpu.max, cpu.stat", next(_limits(ctx), None), "CPU limits of the workload are unknown"
     yield "/proc/*/limits, timers", next(_timers(ctx), None), "CPU timers that keep the tick can't be named"
     queues = _worse(*(config.workqueues for config in configs))
@@ -61,6 +66,9 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     sysctls = _worse(*map(_sysctls, configs))
     yield "/proc/sys", sysctls, "lockup detectors and other kernel settings can't be judged"
     yield "/sys/kernel/mm", _worse(*map(_memory, configs)), "transparent huge pages and KSM can't be judged"
+    yield "/sys/devices/system/node", _nodes(ctx), "whether the workload's memory is near is unknown"
+    if divided := [found for config in configs if (found := _resctrl(config)) is not None]:
+        yield "/sys/fs/resctrl", _worse(divided[0], divided[-1]), "who else may fill the caches is unknown"
     clock = _worse(*(config.clock for config in configs))
     yield "/sys/devices/system/clocksource", clock, "what reading the time costs is unknown"
     frequency = None if _frequency_of_host(ctx, configs) else _worse(*(_frequency(ctx, config) for config in configs))
@@ -80,6 +88,10 @@ def _kubelets(ctx: Context) -> Iterator[tuple[str, object, str]]:
         where = "installed files" if kubelet.pid is None else f"PID {kubelet.pid}"
         yield f"kubelet configuration ({where})", kubelet.config, "what the kubelet is told to do is unknown"
         yield f"/{kubelet.state_path}", kubelet.state, "to whom the kubelet gave CPUs is unknown"
+        unnamed = isinstance(view.cpus, KubeletCpus) and view.cpus.reserved is None and kubelet.pid is not None
+        if unnamed or not isinstance(kubelet.resources, ProbeError):
+            socket = f"{kubelet.state_path.rpartition('/')[0]}/{SOCKET}"
+            yield f"/{socket}", kubelet.resources, "which CPUs the kubelet keeps for the system is unknown"
     if ctx.kubelets:
         costs = "whether containers have the CPUs that the kubelet gave them is unknown"
         yield "/sys/fs/cgroup cpusets of pods", _pods(ctx), costs
@@ -154,6 +166,30 @@ def _memory(config: Config) -> object:
     return next((value for value in values if isinstance(value, ProbeError)), memory)
 
 
+def _nodes(ctx: Context) -> object:
+    """Where there are several, also where the own memory may be and is."""
+    numa = ctx.observation.facts.numa
+    if isinstance(numa, ProbeError):
+        return numa
+    memory = ctx.observation.after.limits.memory
+    values = [*numa.cpus.values(), *memory.allowed.values(), *memory.placed.values()]
+    values += [numa.memory] if ctx.observation.facts.several_nodes else []
+    return next((value for value in values if isinstance(value, ProbeError)), numa)
+
+
+def _resctrl(config: Config) -> object:
+    """Nothing where it is not mounted."""
+    found = config.resctrl
+    if found is None or isinstance(found, ProbeError):
+        return found
+    values = [value for group in found.groups.values() for value in _of_group(group)]
+    return next((value for value in values if isinstance(value, ProbeError)), found)
+
+
+def _of_group(group: Group | ProbeError) -> list[object]:
+    return [group] if isinstance(group, ProbeError) else [group.cpus, group.masks]
+
+
 def _frequency_of_host(ctx: Context, configs: list[Config]) -> bool:
     """Whether this is a guest that has nothing to tell."""
     missing = [isinstance(item.cpufreq, ProbeError) and item.cpufreq.state is SourceState.MISSING for item in configs]
@@ -175,6 +211,14 @@ def _partitions(isolation: Isolation) -> object:
     if isinstance(isolation.partitions, ProbeError) or not isolation.walk_cut:
         return isolation.partitions
     return ProbeError("sys/fs/cgroup", f"more than {MAX_CGROUPS} cgroups: not all were visited")
+
+
+def _cpusets_v1(isolations: list[Isolation]) -> list[object]:
+    """Of each end that has some the gap in them, else themselves; the worse first."""
+    ends = [isolation.cpusets_v1 for isolation in isolations]
+    there = [end for end in ends if not (isinstance(end, ProbeError) and end.state is SourceState.MISSING)]
+    known = [end if isinstance(end, ProbeError) else end.gap() or end for end in there]
+    return sorted(known, key=lambda value: not isinstance(value, ProbeError))
 
 
 def _limits(ctx: Context) -> Iterator[ProbeError]:

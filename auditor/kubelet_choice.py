@@ -83,15 +83,32 @@ def _notes(view: KubeletView) -> list[str]:
     gone = [item for item in view.exclusive if item.pinning in (Pinning.STALE, Pinning.ENDED)]
     return [
         f"left out: CPUs {format_cpulist(item.cpus - live)} of {item.label}, whose container is not there "
-        f"({item.pinning.value})"
+        f"({item.pinning.value}{_since(view, item)})"
         for item in gone
         if not item.cpus <= live
     ]
 
 
+def _since(view: KubeletView, item: ExclusiveContainer) -> str:
+    """How long ago a stale state was written, and whether the machine was booted since."""
+    if item.pinning is not Pinning.STALE or view.state_age_s is None:
+        return ""
+    before = ", before this boot" if view.of_this_boot is False else ""
+    return f"; the state was written {_duration(view.state_age_s)} ago{before}"
+
+
+def _duration(seconds: float) -> str:
+    """In the largest unit that there are two of, rounded down."""
+    for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds // unit:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
 def _who(view: KubeletView) -> str:
-    pid = view.kubelet.pid
-    return "the kubelet (not running)" if pid is None else f"the kubelet (PID {pid})"
+    pid, version = view.kubelet.pid, view.kubelet.version
+    name = f"the kubelet {version}" if version else "the kubelet"
+    return f"{name} (not running)" if pid is None else f"{name} (PID {pid})"
 
 
 def _named(view: KubeletView) -> str:

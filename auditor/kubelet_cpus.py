@@ -42,14 +42,22 @@ class KubeletCpus:
 
 
 def kubelet_cpus(
-    state: CpuManagerState, config: KubeletConfig | ProbeError, online: frozenset[int], *, flags_seen: bool = True
+    state: CpuManagerState,
+    config: KubeletConfig | ProbeError,
+    online: frozenset[int],
+    *,
+    flags_seen: bool = True,
+    allocatable: frozenset[int] | None = None,
 ) -> KubeletCpus:
-    """Joins a state with the configuration of the same kubelet. Without all of its flags none is certainly reserved."""
+    """Joins a state with the configuration of the same kubelet. Without all of its flags none is certainly reserved.
+
+    ``allocatable`` is what the kubelet says itself, if it was asked: that outranks what it was told.
+    """
     known = config if isinstance(config, KubeletConfig) and flags_seen else None
     static = state.policy != "none"
     exclusive = state.exclusive()
     shared = state.default if static else online
-    reserved = _reserved(known, online - exclusive - shared)
+    reserved = online - allocatable if static and allocatable else _reserved(known, online - exclusive - shared)
     return KubeletCpus(
         exclusive=exclusive,
         shared=shared,

@@ -11,10 +11,14 @@ from enum import Enum
 
 from auditor.kubelet_cpus import KubeletCpus, kubelet_cpus
 from probes.cpu_manager_state import Assignment, CpuManagerState
+from probes.cpustat import CpuStat
 from probes.host import ProbeError
 from probes.kubelet import Kubelet
 from probes.pod_cgroups import PodCgroup, PodCgroups
 from probes.snapshot import Kubernetes
+
+CLOCK_GRAIN_S = 2.0
+"""btime holds whole seconds, and files are stamped with the time of the last tick."""
 
 
 class Pinning(str, Enum):
@@ -73,7 +77,9 @@ class KubeletView:
     containers: tuple[PodCgroup, ...] | ProbeError
     """Leaf cgroups of all containers that are there, those of the shared pool and of the sandboxes too."""
     state_age_s: float | None = None
-    """Seconds since the state was written; None where that is not known."""
+    """Seconds since the state was written; None where that is not known, or the clock was set back since."""
+    of_this_boot: bool | None = None
+    """Whether the state was written since the boot; None where that is not known."""
 
     @property
     def state(self) -> CpuManagerState | ProbeError:
@@ -91,6 +97,7 @@ def join(
     online: frozenset[int] | ProbeError,
     *,
     state_age_s: float | None = None,
+    of_this_boot: bool | None = None,
 ) -> KubeletView:
     """A kubelet with the leaf cgroups of its node. Pure."""
     state = kubelet.state
@@ -100,7 +107,9 @@ def join(
     elif isinstance(online, ProbeError):
         cpus = online
     else:
-        cpus = kubelet_cpus(state, kubelet.config, online, flags_seen=kubelet.flags_seen)
+        said = kubelet.resources
+        allocatable = None if isinstance(said, ProbeError) else said.allocatable
+        cpus = kubelet_cpus(state, kubelet.config, online, flags_seen=kubelet.flags_seen, allocatable=allocatable)
     entries = () if isinstance(state, ProbeError) else state.entries
     return KubeletView(
         kubelet=kubelet,
@@ -108,12 +117,33 @@ def join(
         exclusive=_joined(entries, cgroups),
         containers=cgroups if isinstance(cgroups, ProbeError) else cgroups.containers,
         state_age_s=state_age_s,
+        of_this_boot=of_this_boot,
     )
 
 
-def views(kubernetes: Kubernetes, online: frozenset[int] | ProbeError) -> tuple[KubeletView, ...]:
-    """Every kubelet of one end of the window."""
-    return tuple(join(kubelet, kubernetes.cgroups, online) for kubelet in kubernetes.kubelets)
+def views(
+    kubernetes: Kubernetes, online: frozenset[int] | ProbeError, stat: CpuStat | ProbeError | None = None
+) -> tuple[KubeletView, ...]:
+    """Every kubelet of one end of the window; with /proc/stat, which has the time of the boot, how old its state is."""
+    return tuple(_view(kubelet, kubernetes, online, stat) for kubelet in kubernetes.kubelets)
+
+
+def _view(
+    kubelet: Kubelet, kubernetes: Kubernetes, online: frozenset[int] | ProbeError, stat: CpuStat | ProbeError | None
+) -> KubeletView:
+    age_s = _age_s(kubelet, kubernetes.uptime_s, stat)
+    recent = None if age_s is None or isinstance(kubernetes.uptime_s, ProbeError) else age_s < kubernetes.uptime_s
+    return join(kubelet, kubernetes.cgroups, online, state_age_s=age_s, of_this_boot=recent)
+
+
+def _age_s(kubelet: Kubelet, uptime_s: float | ProbeError, stat: CpuStat | ProbeError | None) -> float | None:
+    """The time of the boot is rounded down to a second, so an age may be too small by one, and below 0."""
+    mtime_ns = kubelet.state_mtime_ns
+    boot_s = None if stat is None or isinstance(stat, ProbeError) else stat.btime
+    if boot_s is None or isinstance(mtime_ns, ProbeError) or isinstance(uptime_s, ProbeError):
+        return None
+    age_s = boot_s + uptime_s - mtime_ns / 1e9
+    return max(0.0, age_s) if age_s > -CLOCK_GRAIN_S else None
 
 
 def _joined(entries: Iterable[Assignment], cgroups: PodCgroups | ProbeError) -> tuple[ExclusiveContainer, ...]:

@@ -104,6 +104,8 @@ class Policy:
     """Share of the window in which others kept an SMT sibling busy."""
     sibling_takes: float = 0.3
     """Nominal part of a CPU that a busy sibling takes from it."""
+    remote_memory: float = 0.10
+    """Share of the workload's memory that may be on other nodes than its CPUs."""
     own_interrupts: tuple[str, ...] = ()
     """Numbers and shell patterns of action names, as with --own-irq."""
     allowed_interrupts: tuple[str, ...] = ()

@@ -105,7 +105,8 @@ def targets_of(host: Host, cpus: str | None) -> Targets:
     if cpus is not None:
         return choose(topology, isolation, cpus)
     kubernetes = read_kubernetes(host, attempt(lambda: read_census(host)))
-    return choose(topology, isolation, None, views(kubernetes, topology.online))
+    stat = attempt(lambda: read_cpustat(host)) if kubernetes.kubelets else None
+    return choose(topology, isolation, None, views(kubernetes, topology.online, stat))
 
 
 def go_on(stop: Stop) -> None:

@@ -71,7 +71,7 @@ def kept_free(isolation: Isolation) -> frozenset[int]:
     """CPUs that the kernel keeps free, whoever they are for."""
     sources = (isolation.boot, isolation.nohz_full)
     known = [source for source in sources if not isinstance(source, ProbeError)]
-    return isolation.partitioned().union(*known)
+    return (isolation.partitioned() | isolation.unbalanced()).union(*known)
 
 
 def parse_asked(text: str) -> frozenset[int]:
@@ -90,7 +90,7 @@ def _default(topology: Topology, isolation: Isolation, kubelets: Sequence[Kubele
     if choice.cpus:
         return choice.cpus, "; ".join((choice.whose, *choice.notes))
     boot = frozenset() if isinstance(isolation.boot, ProbeError) else isolation.boot
-    cpus = (boot | isolation.partitioned()) & topology.online
+    cpus = (boot | isolation.partitioned() | isolation.unbalanced()) & topology.online
     if not cpus:
         reason = "; ".join(("the kernel isolates no CPU here, and no kubelet gave any away", *choice.notes))
         raise UsageError(f"{reason}: say which ones are meant to be exclusive, as in --cpus 1,5")

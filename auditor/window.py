@@ -91,7 +91,8 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     near = [*sorted(kernel_threads(census, targets.audited) - mine), *sorted(mine)]
     schedstat = isinstance(census, Census) and census.schedstat
     balancers, own_io = read_balancers(host, census), read_task_ios(host, {key.pid for key in mine})
-    limits, kubernetes = read_limits(host, mine), read_kubernetes(host, census)
+    limits = read_limits(host, mine, nodes=facts.several_nodes, resctrl=config.resctrl)
+    kubernetes = read_kubernetes(host, census)
     others = _others(host, near, schedstat=schedstat)
     steps = timeline.samples()
     first = list(islice(steps, 1))
@@ -117,11 +118,12 @@ def observe(timeline: Timeline, facts: Facts, targets: Targets, own: OwnRule) ->
     samples = dict(_samples(timeline, chain(first, steps), start, before.runs, near, schedstat=schedstat))
     after = _close(timeline, targets.counted, before, samples, near, own, schedstat=schedstat)
     still = _own(own, after.census)
+    limited = read_limits(timeline.host("t1"), still, nodes=facts.several_nodes, resctrl=after.config.resctrl)
     return Observation(
         facts=facts,
         before=before,
         samples=tuple(samples.values()),
-        after=replace(after, limits=read_limits(timeline.host("t1"), still)),
+        after=replace(after, limits=limited),
         own_before=mine,
         own_after=still,
     )
@@ -182,7 +184,7 @@ def _close(
         config=read_config(host),
         own_io=read_task_ios(host, mine),
         irqbalance=read_balancers(host, census),
-        kubernetes=read_kubernetes(host, census),
+        kubernetes=read_kubernetes(host, census, ask=True),
     )
 
 

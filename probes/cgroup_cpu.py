@@ -21,6 +21,7 @@ from probes.cgroup_cpu_text import (
     parse_v1_limit,
     parse_waited,
 )
+from probes.cpuset_v1 import ONLY_IN_ROOT
 from probes.host import Host, ProbeError, SourceState
 from probes.isolation import cgroup2_root
 from probes.threads import ThreadKey
@@ -66,7 +67,7 @@ class CgroupCpu:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Mount:
-    """Where the hierarchy with the cpu controller is, and whether that is its real root (None: v1 can't tell)."""
+    """Where the hierarchy with the cpu controller is, and whether that is its real root (None: v1 does not say no)."""
 
     root: str
     version: int
@@ -133,8 +134,16 @@ def _v1_mount(host: Host) -> _Mount | ProbeError:
             host.read(f"{root}/cpu.shares")
         except ProbeError:
             continue
-        return _Mount(root=root, version=1, real=None)
+        return _Mount(root=root, version=1, real=True if _has(host, f"{root}/{ONLY_IN_ROOT}") else None)
     return ProbeError(V1_MOUNTS[0], "the cpu controller (cgroup v1) is not mounted here", SourceState.MISSING)
+
+
+def _has(host: Host, path: str) -> bool:
+    try:
+        host.read(path)
+    except ProbeError:
+        return False
+    return True
 
 
 def _hidden(host: Host, mount: _Mount) -> tuple[ProbeError | None, bool]:

@@ -7,6 +7,7 @@ Paths are given without a leading slash (``proc/interrupts``).
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from typing import Protocol
 FIRST_READ = 16 << 10  # most files of /proc fit; a buffer of a mebibyte for each would cost more than the read
 NEXT_READ = 1 << 20  # seq_file hands out at most what is asked for; large reads keep a /proc table in one piece
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never waits, whatever lies in an image
+KUBELET_SOCKET = "/pod-resources/kubelet.sock"
 MAX_LINKS = 40  # as the kernel's own limit
 MAX_BYTES = 64 << 20  # no file of /proc or /sys that we read comes near; a recording may be hostile
 
@@ -58,6 +60,10 @@ class Host(Protocol):
 
     def mode(self, path: str) -> int:
         """Permission bits (0o444 of an smp_affinity file means that user space may not set it, 6.12 and later)."""
+        ...
+
+    def mtime(self, path: str) -> int:
+        """When a file was last written, nanoseconds since the epoch by the host's own clock."""
         ...
 
 
@@ -136,10 +142,12 @@ class TreeHost:
         return _follow(self._base, path)
 
     def read(self, path: str) -> str:
-        """Reads to the end, never trusting st_size (0 or 4096 in /proc and /sys)."""
+        """Reads to the end, never trusting st_size (0 or 4096 in /proc and /sys). The kubelet's socket is asked."""
         try:
             handle = os.open(self._full(path), READ_FLAGS)
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ENXIO and path.endswith(KUBELET_SOCKET):
+                return self._ask(path)
             raise os_error(path, error) from None
         try:
             return decode(_read_all(handle, path))
@@ -147,6 +155,12 @@ class TreeHost:
             raise os_error(path, error) from None
         finally:
             os.close(handle)
+
+    def _ask(self, path: str) -> str:
+        try:
+            return str(importlib.import_module("probes.pod_resources").ask(os.path.abspath(self._full(path))))
+        except ProbeError as error:
+            raise ProbeError(path, error.reason, error.state) from None
 
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
@@ -170,6 +184,13 @@ class TreeHost:
         except (OSError, ValueError) as error:
             raise os_error(path, error) from None
 
+    def mtime(self, path: str) -> int:
+        """When a file was last written, nanoseconds since the epoch."""
+        try:
+            return os.stat(self._full(path)).st_mtime_ns
+        except (OSError, ValueError) as error:
+            raise os_error(path, error) from None
+
 
 def _read_all(handle: int, path: str) -> bytes:
     chunks: list[bytes] = []
@@ -190,10 +211,12 @@ class DictHost:
         files: Mapping[str, str | ProbeError],
         links: Mapping[str, str] | None = None,
         modes: Mapping[str, int] | None = None,
+        mtimes: Mapping[str, int] | None = None,
     ) -> None:
         self.files = dict(files)
         self.links = dict(links or {})
         self.modes = dict(modes or {})
+        self.mtimes = dict(mtimes or {})
         self._children: dict[str, set[str]] = {}
         for path in (*self.files, *self.links, *self.modes):
             self._add_parents(path)
@@ -240,3 +263,10 @@ class DictHost:
         if mode is None:
             raise ProbeError(path, "mode not recorded", SourceState.MISSING)
         return mode
+
+    def mtime(self, path: str) -> int:
+        """The time given for this path; unknown where none was given."""
+        mtime = self.mtimes.get(path.lstrip("/"))
+        if mtime is None:
+            raise ProbeError(path, "time of the last change not recorded", SourceState.MISSING)
+        return mtime

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probes.cpulist import parse_cpulist
+from probes.cpuset_v1 import NO_CPUSETS_V1, CpusetsV1, read_cpusets_v1
 from probes.host import Host, ProbeError, SourceState, visible
 from probes.topology import read_cpus
 
@@ -47,6 +48,8 @@ class Isolation:
     """cpuset.cpus.isolated of the root cgroup (since 6.8, only there): isolation by boot and partitions together."""
     walk_cut: bool = False
     """There are more than MAX_CGROUPS cgroups: ``partitions`` may lack some."""
+    cpusets_v1: CpusetsV1 | ProbeError = NO_CPUSETS_V1
+    """Cgroup v1 has no partitions: there a flag of every cpuset decides."""
 
     def partitioned(self) -> frozenset[int]:
         """CPUs of valid isolated partitions."""
@@ -59,6 +62,10 @@ class Isolation:
             named |= self.cgroup_isolated
         return frozenset(named)
 
+    def unbalanced(self) -> frozenset[int]:
+        """CPUs that cpusets of cgroup v1 keep out of all scheduler domains."""
+        return frozenset() if isinstance(self.cpusets_v1, ProbeError) else self.cpusets_v1.free()
+
 
 def read_isolation(host: Host) -> Isolation:
     """Never raises: each source is its value or its ProbeError."""
@@ -70,6 +77,7 @@ def read_isolation(host: Host) -> Isolation:
         partitions=partitions,
         cgroup_isolated=root if isinstance(root, ProbeError) else _cpuset(host, f"{root}/cpuset.cpus.isolated"),
         walk_cut=cut,
+        cpusets_v1=read_cpusets_v1(host),
     )
 
 

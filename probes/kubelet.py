@@ -7,13 +7,15 @@ is not running, files that distributions use are looked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from probes.cpu_manager_state import CpuManagerState, read_cpu_manager_state
 from probes.host import Host, ProbeError, SourceState
 from probes.kubelet_config import KubeletConfig, Layer, configure, read_layers
 from probes.kubelet_document import load
 from probes.kubelet_flags import configured_by, parse_argv, parse_flags
+from probes.kubelet_version import read_kubelet_version
+from probes.pod_resources import SOCKET, PodResources, read_pod_resources
 from probes.rooted import RootedHost
 from probes.threads import ThreadKey, ThreadStatus
 
@@ -36,6 +38,8 @@ INSTALLED: tuple[tuple[str | None, str | None], ...] = (
     ("etc/kubernetes/kubelet.conf", "etc/openshift/kubelet.conf.d"),  # OpenShift; with kubeadm a kubeconfig
 )
 """Configuration file and drop-ins where no kubelet runs, the first that is there."""
+NOT_ASKED = ProbeError(f"{ROOT_DIR}/{SOCKET}", "not asked", SourceState.MISSING)
+NO_TIME = ProbeError(f"{ROOT_DIR}/cpu_manager_state", "not read", SourceState.MISSING)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +55,12 @@ class Kubelet:
     state: CpuManagerState | ProbeError
     flags_seen: bool
     """Whether its flags are known. They outrank ``config``, which is only what the files say without them."""
+    state_mtime_ns: int | ProbeError = NO_TIME
+    """When the state was written, nanoseconds since the epoch by the host's clock."""
+    resources: PodResources | ProbeError = NOT_ASKED
+    """What it says itself, at the end of the window."""
+    version: str | None = None
+    """``1.33.2``; None where none runs, or where its files don't tell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +83,19 @@ def kubelet_pids(statuses: Mapping[ThreadKey, ThreadStatus]) -> frozenset[int]:
 def read_kubelets(host: Host, pids: Iterable[int]) -> tuple[Kubelet, ...]:
     """Those of the processes that are kubelets. Never raises."""
     return tuple(found for pid in sorted(set(pids)) if (found := _read_process(host, pid)))
+
+
+def ask_kubelet(host: Host, kubelet: Kubelet) -> Kubelet:
+    """The same with what it says on its socket, if it runs. Never raises."""
+    if kubelet.pid is None:
+        return kubelet
+    inside = RootedHost(host, kubelet.root) if kubelet.root else host
+    answer: PodResources | ProbeError
+    try:
+        answer = read_pod_resources(inside, kubelet.state_path.rpartition("/")[0])
+    except ProbeError as error:
+        answer = error
+    return replace(kubelet, resources=answer)
 
 
 def read_installed(host: Host) -> Kubelet | None:
@@ -110,7 +133,10 @@ def _read_process(host: Host, pid: int) -> Kubelet | None:
         start = _start(inside, root, argv, path)
     except ProbeError as error:
         state = f"{root}{ROOT_DIR}/cpu_manager_state".lstrip("/")
-        return Kubelet(pid=pid, root=root, state_path=state, config=error, state=error, flags_seen=False)
+        version = read_kubelet_version(inside, pid, root)
+        return Kubelet(
+            pid=pid, root=root, state_path=state, config=error, state=error, flags_seen=False, version=version
+        )
     return _read(inside, pid, root, start)
 
 
@@ -198,6 +224,12 @@ def _read(host: Host, pid: int | None, root: str, start: _Start) -> Kubelet:
         config = configure(read_layers(host, start.config, start.config_dir), start.flags)
     except ProbeError as error:
         config = error
+    mtime: int | ProbeError
+    path = f"{start.root_dir}/cpu_manager_state"
+    try:
+        mtime = host.mtime(path)  # before the text: what is read may be newer than that, never older
+    except ProbeError as error:
+        mtime = error
     try:
         state = read_cpu_manager_state(host, start.root_dir)
     except ProbeError as error:
@@ -205,8 +237,10 @@ def _read(host: Host, pid: int | None, root: str, start: _Start) -> Kubelet:
     return Kubelet(
         pid=pid,
         root=root,
-        state_path=f"{start.root_dir}/cpu_manager_state",
+        state_path=path,
         config=config,
         state=state,
         flags_seen=start.flags_seen,
+        state_mtime_ns=mtime,
+        version=None if pid is None else read_kubelet_version(host, pid, root),
     )

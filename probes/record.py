@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from probes.boot_files import GRUB, KERNEL_CMDLINE, only_cmdlines
-from probes.host import MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
+from probes.host import KUBELET_SOCKET, MAX_BYTES, DictHost, Host, ProbeError, SourceState, decode, visible
 from probes.irqbalance import FILES as IRQBALANCE_FILES
 from probes.irqbalance import only_variables
 from probes.kubelet_secrets import only_settings
+from probes.kubelet_version import FILES as VERSION_FILES
+from probes.kubelet_version import only_version
 from probes.recorded_files import MAX_FILES, MAX_TOTAL_BYTES, META, recorded_files
 from probes.recorded_files import RecordingError as RecordingError
 
@@ -39,7 +41,7 @@ _SAMPLE = re.compile(r"\d{1,9}", re.ASCII)
 
 @dataclass(kw_only=True, slots=True)
 class Tree:
-    """What was read in one phase: texts, errors of files and directories, modes, links.
+    """What was read in one phase: texts, errors of files and directories, modes, times of change, links.
 
     What worked once outranks what failed: a thread may end between two reads of a phase.
     """
@@ -47,6 +49,7 @@ class Tree:
     files: dict[str, str] = field(default_factory=dict)
     errors: dict[str, ProbeError] = field(default_factory=dict)
     modes: dict[str, int] = field(default_factory=dict)
+    mtimes: dict[str, int] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
 
@@ -57,7 +60,7 @@ class Tree:
 
     def host(self) -> DictHost:
         """The tree as a host: what was not recorded is missing."""
-        return DictHost({**self.errors, **self.files}, self.links, self.modes)
+        return DictHost({**self.errors, **self.files}, self.links, self.modes, self.mtimes)
 
 
 class Recorder:
@@ -105,6 +108,11 @@ class Recorder:
         mode = self._tree.modes[path.lstrip("/")] = self.host.mode(path)
         return mode
 
+    def mtime(self, path: str) -> int:
+        """Reads and remembers when a file was last written."""
+        mtime = self._tree.mtimes[path.lstrip("/")] = self.host.mtime(path)
+        return mtime
+
 
 def _harmless(path: str, text: str) -> str:
     """What may be kept of what may hold secrets: environments, command lines, configurations. Only what is read."""
@@ -112,6 +120,10 @@ def _harmless(path: str, text: str) -> str:
         return only_cmdlines(text)
     if path.startswith("proc/") and path.endswith("/environ"):
         return only_variables(text)
+    if path.endswith(KUBELET_SOCKET):
+        return text
+    if path.endswith(VERSION_FILES):
+        return only_version(path, text)
     return text if path in (*IRQBALANCE_FILES, KERNEL_CMDLINE) else only_settings(path, text)
 
 
@@ -140,11 +152,13 @@ class Recording:
 
 
 def describe_files(trees: Mapping[str, Tree]) -> dict[str, dict[str, object]]:
-    """``files`` of recording.json: what a plain file can't say, its mode or why it could not be read."""
+    """``files`` of recording.json: what a plain file can't say: its mode, its time, why it could not be read."""
     found: dict[str, dict[str, object]] = {}
     for phase, tree in trees.items():
         for path, mode in tree.modes.items():
             found.setdefault(f"{phase}/{path}", {})["mode"] = mode
+        for path, mtime in tree.mtimes.items():
+            found.setdefault(f"{phase}/{path}", {})["mtime_ns"] = mtime
         for path, error in tree.errors.items():
             found.setdefault(f"{phase}/{path}", {})["error"] = f"{error.state.value}: {error.reason}"
     return found
@@ -320,9 +334,11 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _apply_facts(tree: Tree, path: str, facts: Mapping[str, object]) -> None:
-    mode, error = facts.get("mode"), facts.get("error")
+    mode, mtime, error = facts.get("mode"), facts.get("mtime_ns"), facts.get("error")
     if type(mode) is int and 0 <= mode <= 0o7777:
         tree.modes[path] = mode
+    if type(mtime) is int and 0 <= mtime < MAX_NS:
+        tree.mtimes[path] = mtime
     if isinstance(error, str):
         tree.fail(path, _as_error(path, error))
 

@@ -34,6 +34,10 @@ class RootedHost:
         """Permission bits."""
         return self.host.mode(_below(self.host, self.root, path))
 
+    def mtime(self, path: str) -> int:
+        """When a file was last written, nanoseconds since the epoch."""
+        return self.host.mtime(_below(self.host, self.root, path))
+
 
 def _below(host: Host, root: str, path: str) -> str:
     """Where ``path``, which begins with ``root``, leads for a process with this root. ProbeError after 40 links."""

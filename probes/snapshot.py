@@ -21,10 +21,13 @@ from probes.irqbalance import NAME as IRQBALANCE
 from probes.irqbalance import Irqbalance, read_irqbalance
 from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
-from probes.kubelet import Kubelet, kubelet_pids, read_installed, read_kubelets
+from probes.kubelet import Kubelet, ask_kubelet, kubelet_pids, read_installed, read_kubelets
 from probes.memory_settings import MM_DIR, MemorySettings, read_memory_settings
+from probes.numa import NODE_DIR, Numa, OwnMemory, read_numa, read_own_memory
 from probes.pm_qos import DMA_LATENCY, PmQos, read_pm_qos
 from probes.pod_cgroups import PodCgroups, read_pod_cgroups
+from probes.resctrl import ROOT as RESCTRL
+from probes.resctrl import Resctrl, read_resctrl, read_task_groups
 from probes.rps import Rps, read_rps
 from probes.schedstat import SchedStat, read_schedstat
 from probes.softirqs import Softirqs, read_softirqs
@@ -44,9 +47,12 @@ from probes.threads import (
     read_status,
 )
 from probes.topology import Topology, read_cpus, read_topology
+from probes.uptime import PATH as UPTIME
+from probes.uptime import read_uptime
 from probes.workqueue import WORKQUEUE_DIR, Workqueues, read_workqueues
 
 T = TypeVar("T")
+CGROUP2 = 2
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 NO_WORKQUEUES = ProbeError(f"{WORKQUEUE_DIR}/cpumask", "not read", SourceState.MISSING)
 NO_CLOCK = ProbeError(CLOCK_DIR, "not read", SourceState.MISSING)
@@ -54,6 +60,9 @@ NO_MEMORY = ProbeError(MM_DIR, "not read", SourceState.MISSING)
 NO_CPUFREQ = ProbeError(CPUFREQ_DIR, "not read", SourceState.MISSING)
 NO_PM_QOS = ProbeError(DMA_LATENCY, "not read", SourceState.MISSING)
 NO_BOOT_FILES = ProbeError("etc/default/grub", "not read", SourceState.MISSING)
+NO_NUMA = ProbeError(NODE_DIR, "not read", SourceState.MISSING)
+NO_RESCTRL = ProbeError(RESCTRL, "not read", SourceState.MISSING)
+NO_UPTIME = ProbeError(UPTIME, "not read", SourceState.MISSING)
 NO_SYSCTLS = ProbeError("proc/sys", "not read", SourceState.MISSING)
 
 
@@ -66,6 +75,12 @@ class Facts:
     cmdline: Cmdline | ProbeError
     idle_driver: str | ProbeError
     boot_files: BootFiles | ProbeError = NO_BOOT_FILES
+    numa: Numa | ProbeError = NO_NUMA
+
+    @property
+    def several_nodes(self) -> bool:
+        """Whether memory can be far."""
+        return isinstance(self.numa, Numa) and len(self.numa.cpus) > 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +98,8 @@ class Config:
     clock: Clocksource | ProbeError = NO_CLOCK
     cpufreq: Mapping[int, FrequencyPolicy | ProbeError] | ProbeError = NO_CPUFREQ
     pm_qos: PmQos | ProbeError = NO_PM_QOS
+    resctrl: Resctrl | ProbeError | None = NO_RESCTRL
+    """None where it is not mounted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,6 +150,10 @@ class OwnLimits:
     cgroups: CgroupCpu = field(default_factory=CgroupCpu)
     timers: Mapping[int, CpuTimers] = field(default_factory=dict)
     """By process id."""
+    memory: OwnMemory = field(default_factory=OwnMemory)
+    """Not read where there is one memory node."""
+    resctrl: Mapping[int, str | ProbeError] = field(default_factory=dict)
+    """Group by process id, where caches are divided."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,6 +163,8 @@ class Kubernetes:
     kubelets: tuple[Kubelet, ...] = ()
     cgroups: PodCgroups | ProbeError = field(default_factory=PodCgroups)
     """Of all kubelets together; not looked for where there is none."""
+    uptime_s: float | ProbeError = NO_UPTIME
+    """When they were read, seconds since the boot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,6 +200,7 @@ def read_facts(host: Host, *, arch: str = "") -> Facts:
         cmdline=attempt(lambda: read_cmdline(host)),
         idle_driver=attempt(lambda: read_idle_driver(host)),
         boot_files=read_boot_files(host, kernel.release),
+        numa=attempt(lambda: read_numa(host)),
     )
 
 
@@ -195,12 +219,29 @@ def read_config(host: Host) -> Config:
         clock=attempt(lambda: read_clocksource(host)),
         cpufreq=attempt(lambda: read_cpufreq(host)),
         pm_qos=read_pm_qos(host, () if isinstance(online, ProbeError) else online),
+        resctrl=attempt(lambda: read_resctrl(host, () if isinstance(online, ProbeError) else online)),
     )
 
 
-def read_limits(host: Host, own: Collection[ThreadKey]) -> OwnLimits:
-    """Never raises. Not between the counters: it takes locks of the own processes for a moment."""
-    return OwnLimits(cgroups=read_cgroup_cpu(host, own), timers=read_cpu_timers(host, own))
+def read_limits(
+    host: Host, own: Collection[ThreadKey], *, nodes: bool = False, resctrl: Resctrl | ProbeError | None = None
+) -> OwnLimits:
+    """Never raises. Not between the counters: it takes locks of the own processes for a moment.
+
+    With several memory ``nodes`` also where the own memory is, with ``resctrl`` also in which of its groups.
+    """
+    cgroups = read_cgroup_cpu(host, own)
+    leaves = {path for path in cgroups.paths.values() if not isinstance(path, ProbeError)} if nodes else set[str]()
+    groups = [cgroups.groups[path] for path in leaves if path in cgroups.groups]
+    places = [group.directory for group in groups if group.version == CGROUP2]
+    memory = read_own_memory(host, {key.pid for key in own}, places) if nodes else OwnMemory()
+    divided = isinstance(resctrl, Resctrl) and len(resctrl.groups) > 1
+    return OwnLimits(
+        cgroups=cgroups,
+        timers=read_cpu_timers(host, own),
+        memory=memory,
+        resctrl=read_task_groups(host, {key.pid for key in own}) if divided else {},
+    )
 
 
 def read_balancers(host: Host, census: Census | ProbeError) -> tuple[Irqbalance, ...]:
@@ -211,17 +252,26 @@ def read_balancers(host: Host, census: Census | ProbeError) -> tuple[Irqbalance,
     return read_irqbalance(host, pids)
 
 
-def read_kubernetes(host: Host, census: Census | ProbeError) -> Kubernetes:
-    """The kubelets of a census, else the files of one that doesn't run, and the cgroups of pods. Never raises."""
+def read_kubernetes(host: Host, census: Census | ProbeError, *, ask: bool = False) -> Kubernetes:
+    """The kubelets of a census, else the files of one that doesn't run, and the cgroups of pods. Never raises.
+
+    To ``ask`` the kubelets themselves makes threads, which may outlive the answer: only after the window.
+    """
     kubelets = read_kubelets(host, kubelet_pids(census.statuses)) if isinstance(census, Census) else ()
     if not kubelets and (installed := read_installed(host)):
         kubelets = (installed,)
     if not kubelets:
         return Kubernetes()
+    if ask:
+        kubelets = tuple(ask_kubelet(host, kubelet) for kubelet in kubelets)
     cgroups = set(census.cgroups.values()) if isinstance(census, Census) else set[str]()
     roots = {kubelet.root for kubelet in kubelets}
     complete = isinstance(census, Census) and census.complete
-    return Kubernetes(kubelets=kubelets, cgroups=read_pod_cgroups(host, cgroups, roots, complete=complete))
+    return Kubernetes(
+        kubelets=kubelets,
+        cgroups=read_pod_cgroups(host, cgroups, roots, complete=complete),
+        uptime_s=attempt(lambda: read_uptime(host)),
+    )
 
 
 def read_counters(

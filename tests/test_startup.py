@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HEAVY = {"psutil", "jinja2", "tabulate", "yaml", "rich", "pydantic", "tomli"}
+HEAVY = {"psutil", "jinja2", "tabulate", "yaml", "rich", "pydantic", "tomli", "grpc"}
 
 
 def imported(*args: str) -> set[str]:

@@ -29,10 +29,12 @@ from auditor.rules.kube_state import KUBE_STALE, KUBE_STATE
 from auditor.rules.managed import CFG_MIRQ
 from auditor.rules.memory import CFG_KSM, CFG_THP
 from auditor.rules.multi import THR_MULTI
+from auditor.rules.numa import CFG_NUMA
 from auditor.rules.other import IRQ_OTHER, NMI_PMI
 from auditor.rules.partition import CFG_PARTITION
 from auditor.rules.platform import CST_DEEP, STEAL
 from auditor.rules.quota import CFG_QUOTA
+from auditor.rules.rdt import CFG_RDT
 from auditor.rules.rps import CFG_RPS
 from auditor.rules.rt_throttle import RT_THROTTLE
 from auditor.rules.smt import CFG_SMT
@@ -77,6 +79,8 @@ RULES: tuple[Rule, ...] = (
     CFG_SYSCTL,
     CFG_THP,
     CFG_KSM,
+    CFG_NUMA,
+    CFG_RDT,
     CFG_CLOCK,
     CFG_CSTATE,
     CFG_FREQ,

@@ -9,6 +9,7 @@ from auditor.context import Context
 from auditor.model import Evidence, Finding, Kind, Outcome, Setting
 from auditor.requested import requested
 from auditor.rules.base import Rule
+from auditor.rules.numa import huge_pages
 from auditor.rules.online import CFG_CPUS
 from auditor.rules.origins import DOMAIN, IRQ, TICK
 from probes.cpulist import format_cpulist
@@ -167,6 +168,7 @@ def settings(ctx: Context) -> tuple[Setting, ...]:
             )
             for name, wanted, effective, path in rows
         ),
+        *huge_pages(ctx),
         *_flavour(ctx),
     )
 

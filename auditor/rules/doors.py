@@ -10,9 +10,11 @@ from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.own_irqs import Claim
 from auditor.policy import Thresholds
 from auditor.rules.base import Rule, always
+from auditor.rules.domain_v1 import by_cpusets_v1
 from auditor.rules.irqbalance import keep_off_fixes
 from auditor.rules.origins import DOMAIN, IRQ
 from probes.cpulist import format_cpulist
+from probes.cpuset_v1 import BALANCE, V1_ROOT
 from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind, Interrupts
 from probes.irq_affinity import IrqAffinity, is_managed
@@ -21,8 +23,11 @@ from probes.snapshot import Config, Counters
 
 
 def domain_state(ctx: Context, cpu: int) -> tuple[Outcome, str, list[Evidence]]:
-    """Whether the CPU is out of the load balancer's reach, by schedstat, then partitions, then sysfs; at both ends."""
-    for prove in (_by_schedstat, _by_isolation):
+    """Whether the CPU is out of the load balancer's reach, at both ends.
+
+    By schedstat, then partitions, then sysfs; last by the flags of cgroup v1, which are what a domain is made of there.
+    """
+    for prove in (_by_schedstat, _by_isolation, by_cpusets_v1):
         if found := prove(ctx, cpu):
             return found
     return Outcome.UNKNOWN, "neither /proc/schedstat nor sysfs tells of scheduler domains", []
@@ -319,9 +324,15 @@ CFG_DOMAIN = Rule(
     kind=Kind.DOOR,
     decisive=always,
     why="""A CPU in a scheduler domain is balanced: any thread may be placed on it, and its own tick runs the balancer.
-Evidence in this order: domain lines of /proc/schedstat, an exact `isolated` cpuset partition, sysfs cpu/isolated.
-A root partition whose domains stay within the audited CPUs is valid isolation.""",
-    sources=("/proc/schedstat", "/sys/fs/cgroup/**/cpuset.cpus.partition", "/sys/devices/system/cpu/isolated"),
+Evidence in this order: domain lines of /proc/schedstat, an exact `isolated` cpuset partition, sysfs cpu/isolated; on
+cgroup v1 the cpusets with sched_load_balance that have the CPU. A root partition whose domains stay within the audited
+CPUs is valid isolation.""",
+    sources=(
+        "/proc/schedstat",
+        "/sys/fs/cgroup/**/cpuset.cpus.partition",
+        "/sys/devices/system/cpu/isolated",
+        f"/{V1_ROOT}/**/{BALANCE}",
+    ),
     fails="where the CPU is in a domain that reaches beyond the audited CPUs",
     cure="isolcpus=domain at boot; since 6.8 an isolated cpuset partition does it without a reboot",
     check=check_domain,

@@ -12,6 +12,7 @@ from auditor.context import Context
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.rules.base import Rule
 from probes.cpulist import format_cpulist
+from probes.cpuset_v1 import BALANCE, EXCLUSIVE, V1_ROOT, CpusetV1
 from probes.host import ProbeError, SourceState
 from probes.isolation import CGROUP_ROOTS, Partition
 
@@ -22,13 +23,49 @@ NOT_HANDED_DOWN = re.compile("arent is not a partition|cpuset.cpus.exclusive")
 def check_partitions(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """CFG.PARTITION."""
     partitions = ctx.observation.after.config.isolation.partitions
+    if of_v1 := list(_unbalanced_v1(ctx, rule)):
+        yield from of_v1
+        partitions = () if isinstance(partitions, ProbeError) else partitions
     if isinstance(partitions, ProbeError):
         if partitions.state is not SourceState.MISSING:
             raise partitions
         yield rule.finding(Outcome.NOT_APPLICABLE, ctx.audited, detail=partitions.reason)
         return
     lost = [found for partition in partitions if (found := _lost(ctx, rule, partition))]
-    yield from lost or [_in_force(ctx, rule, partitions)]
+    yield from lost or ([_in_force(ctx, rule, partitions)] if not of_v1 else [])
+
+
+def _unbalanced_v1(ctx: Context, rule: Rule) -> Iterator[Finding]:
+    """Cpusets of cgroup v1 that ask not to be balanced: one balanced cpuset above or beside defeats them."""
+    cpusets = ctx.observation.after.config.isolation.cpusets_v1
+    for item in () if isinstance(cpusets, ProbeError) else cpusets.unbalanced:
+        cpus = frozenset[int]() if isinstance(item.cpus, ProbeError) else item.cpus & ctx.targets.audited
+        if not cpus or isinstance(cpusets, ProbeError):
+            continue
+        name = item.path.removeprefix(V1_ROOT)
+        over = [
+            other.path.removeprefix(V1_ROOT) or "/"
+            for other in cpusets.balancing
+            if not isinstance(other.cpus, ProbeError) and other.cpus & cpus
+        ]
+        gap = cpusets.gap()
+        outcome = Outcome.FAIL if over else Outcome.PASS if gap is None else Outcome.UNKNOWN
+        told = f"asked not to be balanced, and is: {', '.join(over[:4])} has its CPUs and is" if over else str(gap)
+        text = "boot isolation does not depend on other cpusets; or give the cpusets that are balanced other CPUs"
+        yield rule.finding(
+            outcome,
+            cpus,
+            title=f"{rule.title}: {name} (cgroup v1)",
+            detail=f"{name} is not balanced, and no balanced cpuset has its CPUs" if outcome is Outcome.PASS else told,
+            evidence=[Evidence(path=f"/{item.path}/{BALANCE}", field="flag", value="0"), *_exclusive(item)],
+            fix=boot_fix(ctx, text) if over else None,
+        )
+
+
+def _exclusive(item: CpusetV1) -> list[Evidence]:
+    if isinstance(item.exclusive, ProbeError):
+        return []
+    return [Evidence(path=f"/{item.path}/{EXCLUSIVE}", field="flag", value=str(int(item.exclusive)))]
 
 
 def _lost(ctx: Context, rule: Rule, partition: Partition) -> Finding | None:
@@ -98,10 +135,11 @@ CFG_PARTITION = Rule(
     kind=Kind.RISK,
     why="""A cgroup v2 partition can be asked for and not be one: the file accepts `isolated` and reads back
 `isolated invalid (reason)`. Only the exact word counts; a rewrite of some cpuset.cpus or a CPU that went offline may
-invalidate it later.""",
-    sources=("/sys/fs/cgroup/**/cpuset.cpus.partition", "/sys/fs/cgroup/**/cpuset.cpus"),
+invalidate it later. On cgroup v1 a cpuset asks by sched_load_balance 0, and any balanced cpuset that has its CPUs, the
+root too, defeats it.""",
+    sources=("/sys/fs/cgroup/**/cpuset.cpus.partition", "/sys/fs/cgroup/**/cpuset.cpus", f"/{V1_ROOT}/**/{BALANCE}"),
     warns="where an invalid partition does not tell its CPUs",
-    fails="where a partition that asks for the CPU is invalid",
+    fails="where a partition that asks for the CPU is invalid, or a cpuset of v1 that asks not to be balanced is",
     cure="hand the CPUs down by cpuset.cpus.exclusive (since 6.7), make its parents partitions, or isolate at boot",
     check=check_partitions,
 )

@@ -41,8 +41,10 @@ from probes.kernel import Kernel
 from probes.kubelet import Kubelet
 from probes.kubelet_config import parse_kubelet_config
 from probes.memory_settings import MemorySettings
+from probes.numa import Numa, OwnMemory
 from probes.pm_qos import PmQos
 from probes.pod_cgroups import PodCgroup, PodCgroups
+from probes.resctrl import Resctrl
 from probes.rps import Rps
 from probes.schedstat import CpuSched, SchedStat
 from probes.snapshot import Census, Config, Counters, Facts, Kubernetes, OwnLimits, Sample, Snapshot
@@ -211,6 +213,10 @@ def observation(
     clock: Clocksource | None = None,
     governors: Mapping[int, str] | ProbeError | None = None,
     pm_qos: PmQos | ProbeError | None = None,
+    numa: Numa | ProbeError | None = None,
+    own_memory: OwnMemory | None = None,
+    resctrl: Resctrl | ProbeError | None = None,
+    task_groups: Mapping[int, str | ProbeError] | None = None,
 ) -> Observation:
     """Two snapshots and the samples between them. Whatever is not given did not move."""
     everyone = sorted({*audited, *control})
@@ -232,6 +238,7 @@ def observation(
         memory=memory or MemorySettings(thp="madvise", collapsed=BASE, ksm_run=0),
         cpufreq=frequency(everyone, governors or {}),
         pm_qos=pm_qos or PmQos(resume_us=dict.fromkeys(everyone), dma_latency_us=None),
+        resctrl=resctrl,
         clock=clock or Clocksource(current="tsc", available=("tsc", "hpet")),
     )
     ends = []
@@ -264,9 +271,11 @@ def observation(
     censuses = [end.census for end in ends if isinstance(end.census, Census)]
     mine = [rule.threads(census) | (keys & census.statuses.keys()) for census in censuses]
     before, after_ = (
-        replace(end, limits=_limits(end, people, limited or {}, timers or {}, after=end is after_))
+        replace(end, limits=_limits(end, people, limited or {}, timers or {}, own_memory, after=end is after_))
         for end, people in zip((before, after_), mine, strict=True)
     )
+    if task_groups:
+        before, after_ = (replace(end, limits=replace(end.limits, resctrl=task_groups)) for end in (before, after_))
     return Observation(
         facts=Facts(
             kernel=_kernel(release, hypervisor, hz),
@@ -281,6 +290,7 @@ def observation(
             cmdline=line if isinstance(line, ProbeError) else parse_cmdline(line + "\n"),
             idle_driver=idle_driver,
             boot_files=BootFiles(paths=(), unread=(), asked=()),
+            numa=numa or Numa(cpus={0: frozenset(everyone)}, memory=frozenset({0})),
         ),
         before=before,
         samples=tuple(_sample(people, at, window_s, schedstat=schedstat) for at in range(SAMPLES)),
@@ -557,6 +567,7 @@ def _limits(
     own: Iterable[ThreadKey],
     limited: Mapping[str, Limited],
     timers: Mapping[int, CpuTimers],
+    own_memory: OwnMemory | None,
     *,
     after: bool,
 ) -> OwnLimits:
@@ -569,6 +580,7 @@ def _limits(
     return OwnLimits(
         cgroups=CgroupCpu(paths=paths, groups=groups),
         timers={pid: timers.get(pid, none) for pid in sorted({key.pid for key in paths})},
+        memory=own_memory or OwnMemory(),
     )
 
 

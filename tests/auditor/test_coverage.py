@@ -12,6 +12,7 @@ from auditor.coverage import coverage
 from auditor.model import Coverage
 from probes.boot_files import BootFiles
 from probes.cpu_timers import CpuTimers
+from probes.cpuset_v1 import CpusetsV1
 from probes.host import SourceState
 from probes.irqbalance import Ban, Irqbalance
 from probes.memory_settings import MemorySettings
@@ -139,3 +140,18 @@ def test_boot_files_that_may_not_be_read() -> None:
     denied = gone(state=SourceState.DENIED)
     for value in (denied, BootFiles(paths=(), unread=(denied,), asked=())):
         assert states(edit(context(), "facts.boot_files", value)) == {"boot loader configuration": "denied"}
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_cpusets_of_v1_where_there_are_some(end: str) -> None:
+    source = "/sys/fs/cgroup/cpuset"
+    assert source not in {line.source for line in coverage(context())}
+    known = CpusetsV1(balancing=(), unbalanced=())
+    both = edit(
+        edit(context(), "before.config.isolation.cpusets_v1", known), "after.config.isolation.cpusets_v1", known
+    )
+    assert Coverage(source=source, state="read") in coverage(both)
+    part = CpusetsV1(balancing=(), unbalanced=(), whole=False)
+    assert states(edit(both, f"{end}.config.isolation.cpusets_v1", part)) == {source: "masked"}
+    denied = gone(state=SourceState.DENIED)
+    assert states(edit(both, f"{end}.config.isolation.cpusets_v1", denied)) == {source: "denied"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from auditor.errors import UsageError
 from auditor.kubelet_choice import KubeletChoice, kubelet_choice
 from auditor.kubelet_view import KubeletView, views
+from probes.cpustat import CpuStat
 from probes.host import ProbeError, SourceState
 from tests.auditor.build import CONTAINER_ID, POD, cpus, gone, kubelet, node, pod_cgroup
 
@@ -21,6 +23,10 @@ def state(**pods: dict[str, str]) -> str:
     names = {"pod": POD, "other": OTHER}
     entries = {names[name]: containers for name, containers in pods.items()}
     return json.dumps({"policyName": "static", "defaultCpuSet": "0", "entries": entries})
+
+
+BOOT_S, UPTIME_S = 1_700_000_000, 1000.0
+STAT = CpuStat(cpus={}, btime=BOOT_S)
 
 
 def seen(*kubelets: Any, **given: Any) -> tuple[KubeletView, ...]:
@@ -45,6 +51,8 @@ def test_live_ones() -> None:
     )
     whose = kubelet_choice(seen(kubelet(pid=None))).whose
     assert whose == "the kubelet (not running), exclusive to default/bench/app"
+    whose = kubelet_choice(seen(kubelet(version="1.33.2"))).whose
+    assert whose == "the kubelet 1.33.2 (PID 900), exclusive to default/bench/app"
 
 
 def test_many_are_counted() -> None:
@@ -119,3 +127,47 @@ def test_a_state_that_can_t_be_read_is_told() -> None:
 def test_containers_of_old_states_are_named_by_id() -> None:
     text = json.dumps({"policyName": "static", "defaultCpuSet": "0", "entries": {CONTAINER_ID: "1"}})
     assert kubelet_choice(seen(kubelet(state=text))).cpus == cpus(1)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "said"),
+    [
+        (0, "; the state was written 0 s ago"),
+        (119, "; the state was written 119 s ago"),
+        (120, "; the state was written 2 min ago"),
+        (1001, "; the state was written 16 min ago, before this boot"),
+        (7199, "; the state was written 119 min ago, before this boot"),
+        (86400, "; the state was written 24 h ago, before this boot"),
+        (40 * 86400, "; the state was written 40 days ago, before this boot"),
+        (-1, "; the state was written 0 s ago"),  # btime is rounded down
+        (-3600, ""),  # the clock was set back
+    ],
+)
+def test_how_old_a_stale_state_is(age_s: int, said: str) -> None:
+    left = kubelet(state_mtime_ns=(BOOT_S + int(UPTIME_S) - age_s) * 10**9)
+    kubernetes = replace(node(left, containers=()), uptime_s=UPTIME_S)
+    (note,) = kubelet_choice(views(kubernetes, ONLINE, STAT)).notes
+    assert note == f"left out: CPUs 1 of default/bench/app, whose container is not there (stale{said})"
+
+
+def test_an_ended_container_of_a_live_pod_needs_no_age() -> None:
+    given = kubelet(state=state(pod={"app": "1", "warm": "1-2"}), state_mtime_ns=BOOT_S * 10**9)
+    (view,) = views(replace(node(given), uptime_s=UPTIME_S), ONLINE, STAT)
+    assert (view.state_age_s, view.of_this_boot) == (UPTIME_S, False)
+    assert kubelet_choice([view]).notes[0].endswith("(ended)")
+
+
+@pytest.mark.parametrize(
+    ("mtime_ns", "uptime_s", "stat"),
+    [
+        (gone(), UPTIME_S, STAT),
+        (0, gone(), STAT),
+        (0, UPTIME_S, None),
+        (0, UPTIME_S, gone()),
+        (0, UPTIME_S, CpuStat(cpus={}, btime=None)),
+    ],
+)
+def test_an_age_that_is_not_known(mtime_ns: Any, uptime_s: Any, stat: Any) -> None:
+    kubernetes = replace(node(kubelet(state_mtime_ns=mtime_ns)), uptime_s=uptime_s)
+    (view,) = views(kubernetes, ONLINE, stat)
+    assert (view.state_age_s, view.of_this_boot) == (None, None)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from auditor.coverage import coverage
 from auditor.kubelet_choice import kubelet_choice
 from auditor.kubelet_cpus import KubeletCpus
 from auditor.kubelet_view import Pinning, views
 from probes.cpulist import format_cpulist
 from probes.host import DictHost, ProbeError
+from probes.kubelet import Kubelet
 from probes.pod_cgroups import PodCgroup
+from probes.pod_resources import PodResources
 from probes.snapshot import Census, read_kubernetes
 from probes.threads import ThreadKey, ThreadStatus
 from tests.auditor.build import POD, context, cpus, gone, kubelet, node, pod_cgroup
@@ -135,3 +139,28 @@ def host_of(text: str) -> DictHost:
     for group, asked, effective in re.findall(r"^/(\S+) cpus=(\S*) eff=(\S*) ", text, re.MULTILINE):
         files |= {f"{group}/cpuset.cpus": f"{asked}\n", f"{group}/cpuset.cpus.effective": f"{effective}\n"}
     return DictHost(files)
+
+
+def test_what_the_kubelet_says_of_its_reserved_cpus_outranks_what_it_was_told() -> None:
+    mere = "kind: KubeletConfiguration\ncpuManagerPolicy: static\nkubeReserved: {cpu: '1'}\n"
+    said = PodResources(containers=(), allocatable=cpus(1, 2))
+    everyone = cpus(0, 1, 2)
+    (unsure,) = views(node(kubelet(mere)), everyone)
+    (asked,) = views(node(kubelet(mere, resources=said)), everyone)
+    (named,) = views(node(kubelet(resources=replace(said, allocatable=cpus(0, 1)))), everyone)
+    (silent,) = views(node(kubelet(resources=replace(said, allocatable=cpus()))), everyone)  # policy none says so
+    found = [view.cpus.reserved for view in (unsure, asked, named, silent) if isinstance(view.cpus, KubeletCpus)]
+    assert found == [None, cpus(0), cpus(2), cpus(0)]
+
+
+def test_a_kubelet_that_was_not_asked_is_missed_only_where_nothing_else_names_the_reserved_cpus() -> None:
+    mere = "kind: KubeletConfiguration\ncpuManagerPolicy: static\nkubeReserved: {cpu: '1'}\n"
+    socket = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+    def state_of(given: Kubelet) -> str | None:
+        lines = coverage(context(control=(0, 2), kubernetes=node(given)))
+        return {line.source: line.state for line in lines}.get(socket)
+
+    assert (state_of(kubelet(mere)), state_of(kubelet())) == ("missing", None)
+    assert state_of(kubelet(resources=PodResources(containers=(), allocatable=cpus(1)))) == "read"
+    assert state_of(kubelet(mere, pid=None)) is None

@@ -45,6 +45,9 @@ class Calls:
     def mode(self, path: str) -> int:
         return DictHost({}).mode(path)
 
+    def mtime(self, path: str) -> int:
+        return DictHost({}).mtime(path)
+
 
 def test_reads_that_leave_no_call_are_clean() -> None:
     assert self_check(Calls(0), cpus(1), lambda: 0) == "clean: a dry double read added no function-call interrupt"

@@ -161,6 +161,9 @@ class Busy:
     def mode(self, path: str) -> int:
         return 0
 
+    def mtime(self, path: str) -> int:
+        return 0
+
 
 @dataclass
 class NoWait:

@@ -8,6 +8,7 @@ import pytest
 
 from auditor.errors import UsageError
 from auditor.targets import choose, kept_free, parse_asked
+from probes.cpuset_v1 import V1_ROOT, CpusetsV1, CpusetV1
 from probes.isolation import Isolation, Partition
 from probes.topology import Topology
 from tests.auditor.build import cpus, gone
@@ -122,3 +123,11 @@ def test_siblings_of_audited_cpus_are_counted_and_the_tool_sits_elsewhere() -> N
 
 def test_an_offline_sibling_is_none() -> None:
     assert choose(topology(siblings={3: cpus(3, 7)}), isolation(), "3").siblings == cpus()
+
+
+def test_what_cpusets_of_v1_leave_alone_is_isolated_by_the_kernel() -> None:
+    """All but the CPUs of a balanced cpuset, of those that another one asks for."""
+    host = CpusetV1(path=f"{V1_ROOT}/system.slice", cpus=cpus(0, 1), exclusive=False)
+    pods = CpusetV1(path=f"{V1_ROOT}/kubepods", cpus=cpus(1, 2), exclusive=False)
+    known = isolation(cpusets_v1=CpusetsV1(balancing=(host,), unbalanced=(pods,)))
+    assert (choose(topology(), known, None).audited, kept_free(known)) == (cpus(2), cpus(2))

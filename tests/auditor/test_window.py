@@ -70,6 +70,9 @@ class Logged:
     def mode(self, path: str) -> int:
         return self.host.mode(path)
 
+    def mtime(self, path: str) -> int:
+        return self.host.mtime(path)
+
 
 @dataclass
 class Steps:

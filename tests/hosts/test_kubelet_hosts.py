@@ -9,7 +9,7 @@ import pytest
 
 from auditor.errors import UsageError
 from auditor.model import Coverage
-from probes.host import DictHost
+from probes.host import DictHost, ProbeError
 from probes.kubelet_config import KubeletConfig
 from probes.record import SCHEMA, Recorder, describe_files, describe_links, entries, load_recording
 from probes.snapshot import Census, Kubernetes, read_kubernetes
@@ -116,12 +116,15 @@ def census(**names: int) -> Census:
     return Census(statuses=known, cgroups={7: f"/system.slice/x/kubelet/kubepods/pod{UID}/{ID}"}, schedstat=True)
 
 
+MTIME_NS = 1_764_561_000_123_456_789
 POD = {
+    "proc/uptime": "812.50 1600.00\n",
+    "var/lib/dpkg/status": "Package: kubelet\nStatus: install ok installed\nMaintainer: SECRET\nVersion: 1.33.2-1.1\n",
     "sys/fs/cgroup/cgroup.controllers": "cpuset\n",
     f"{LEAF}/cpuset.cpus": "1\n",
     f"{LEAF}/cpuset.cpus.effective": "1\n",
 }
-LINKS = {"proc/1/ns/mnt": "mnt:[1]", "proc/7/ns/mnt": "mnt:[1]"}
+LINKS = {"proc/7/exe": "/usr/bin/kubelet", "proc/1/ns/mnt": "mnt:[1]", "proc/7/ns/mnt": "mnt:[1]"}
 LOG = f"var/log/containers/bench_default_app-{ID}.log"
 K3S = "token: SECRET\nkubelet-arg: [cpu-manager-policy=static, system-reserved=cpu=1]\n"
 NODES = {
@@ -172,13 +175,18 @@ def recorded(host: DictHost, seen: Census, directory: Path) -> tuple[Kubernetes,
 def test_a_recording_tells_the_same_without_secrets(name: str, tmp_path: Path) -> None:
     files, links = NODES[name]
     seen = census(kthreadd=2, **{"kubelite" if name == "MicroK8s" else "k3s_server" if name == "k3s" else "kubelet": 7})
-    found, again = recorded(DictHost({**POD, **files}, links), seen, tmp_path / "recording")
+    times = {path: MTIME_NS for path in files if path.endswith("cpu_manager_state")}
+    found, again = recorded(DictHost({**POD, **files}, links, mtimes=times), seen, tmp_path / "recording")
     (kubelet,) = found.kubelets
     assert (kubelet.pid, again.cgroups) == (7, found.cgroups)
     assert isinstance(kubelet.config, KubeletConfig)
     assert kubelet.config.cpu_manager_policy == "static"
     (replayed,) = again.kubelets
     assert replayed.config == kubelet.config
+    assert (again.uptime_s, found.uptime_s) == (812.5, 812.5)
+    assert (replayed.version, kubelet.version) == (None, None) if name == "in a container" else ("1.33.2", "1.33.2")
+    assert str(replayed.state_mtime_ns) == str(kubelet.state_mtime_ns)
+    assert kubelet.state_mtime_ns == MTIME_NS if times else isinstance(kubelet.state_mtime_ns, ProbeError)
     assert str(replayed.state) == str(kubelet.state)
 
 

@@ -154,6 +154,20 @@ def test_hybrid_hosts_keep_v2_elsewhere_and_v1_has_the_controller() -> None:
     inside = read(files, links={NAMESPACE: "cgroup:[4026532263]"})
     assert set(inside.groups) == {"/", "/docker", "/docker/9f"}  # there, / may be a limited cgroup
     assert state(inside.hidden)[0] is SourceState.MASKED
+    files["sys/fs/cgroup/cpu,cpuacct/cgroup.sane_behavior"] = "0\n"
+    assert set(read(files).groups) == {"/docker", "/docker/9f"}
+
+
+def test_paths_of_a_namespace_do_not_belong_to_the_whole_hierarchy_of_v1() -> None:
+    """/proc/PID/cgroup begins at the namespace's root there: its ``/`` may be a limited cgroup of the host."""
+    files: dict[str, Any] = {
+        "sys/fs/cgroup/cpu/cpu.shares": "1024\n",
+        "sys/fs/cgroup/cpu/cgroup.sane_behavior": "0\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+        **place(ONE, "4:cpu:/\n1:name=cpu:/elsewhere\n"),
+    }
+    found = read(files, links={NAMESPACE: "cgroup:[4026532263]"})
+    assert state(found.paths[ONE]) == (SourceState.MASKED, "cgroup / is named from another cgroup namespace")
 
 
 def test_hierarchies_that_are_not_mounted() -> None:

@@ -42,6 +42,8 @@ def test_reads_text_lists_names_and_tells_modes(tmp_path: Path) -> None:
     assert host.read("sys/x/y") == "\\xffz€"
     assert host.listdir("proc") == ["a", "b"]
     assert host.mode("proc/b") == 0o640
+    os.utime(tmp_path / "proc/b", ns=(1, 1_700_000_000_123_456_789))
+    assert host.mtime("proc/b") == 1_700_000_000_123_456_789
     assert host.readlink("sys/link") == "x/y"
     assert host.read("sys/link") == "\\xffz€"
 
@@ -49,7 +51,7 @@ def test_reads_text_lists_names_and_tells_modes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["proc/none", "proc/file/below", "proc/nul\0", "proc/\ud800", "etc/nul\0"])
 def test_what_is_not_there_is_missing(tmp_path: Path, path: str) -> None:
     host = tree(tmp_path, {"proc/file": b"x"})
-    calls: list[Callable[[str], object]] = [host.read, host.listdir, host.mode, host.readlink]
+    calls: list[Callable[[str], object]] = [host.read, host.listdir, host.mode, host.mtime, host.readlink]
     for call in calls:
         assert why(outcome(partial(call, path))) == MISSING
 

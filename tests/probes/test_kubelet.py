@@ -254,6 +254,7 @@ def test_links_in_a_container_are_followed_in_it(tmp_path: Path) -> None:
     assert host.read("proc/7/root/up") == "container"
     assert host.listdir("proc/7/root/abs/./") == ["file"]
     assert host.readlink("proc/7/root/abs") == "/data/inner"
+    assert host.mtime("proc/7/root/up") == (root / "data/inner/file").stat().st_mtime_ns
     assert host.mode("proc/7/root/up") == (root / "data/inner/file").stat().st_mode & 0o777
     with pytest.raises(ProbeError, match="too many links"):
         host.read("proc/7/root/loop")

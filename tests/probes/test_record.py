@@ -83,7 +83,7 @@ def both_ways(tmp_path: Path, recorder: Recorder) -> list[Recording]:
 
 def answers(host: Host, paths: Iterable[str]) -> list[object]:
     """Every answer of a host, errors by state and reason."""
-    calls: list[Callable[[str], object]] = [host.read, host.listdir, host.mode, host.readlink]
+    calls: list[Callable[[str], object]] = [host.read, host.listdir, host.mode, host.mtime, host.readlink]
     found: list[object] = []
     for path in paths:
         for call in calls:
@@ -112,6 +112,7 @@ HOST = DictHost(
     },
     links={"sys/block/sda": "../devices/pci0000:00", "sys/block/\udcfe": "é"},
     modes={"proc/irq/9/smp_affinity_list": 0o444, "proc/stat": 0},
+    mtimes={"proc/stat": 1_700_000_000_123_456_789, "sys/block/sda": 0},
 )
 PATHS = [*HOST.files, *HOST.links, "proc", "proc/1/task", "proc/irq", "sys/fs/cgroup", "absent", "absent/x"]
 
@@ -387,10 +388,10 @@ def test_times_that_are_none(tmp_path: Path, value: object) -> None:
 
 def test_facts_of_files(tmp_path: Path) -> None:
     facts = {
-        "t0/a": {"mode": 0o644, "error": "denied: permission denied"},
-        "t0/b": {"mode": True, "error": 5},
-        "t0/c": {"mode": 0o10000, "error": "read: no"},
-        "t0/d": {"mode": -1, "error": "\ud800"},
+        "t0/a": {"mode": 0o644, "mtime_ns": 7, "error": "denied: permission denied"},
+        "t0/b": {"mode": True, "mtime_ns": True, "error": 5},
+        "t0/c": {"mode": 0o10000, "mtime_ns": 1 << 63, "error": "read: no"},
+        "t0/d": {"mode": -1, "mtime_ns": -1, "error": "\ud800"},
         "t0/proc/stat": {"error": "denied: no"},  # it is there
         "t9/e": {"mode": 1},
         "samples/0001/f": {"mode": 1},  # no such sample
@@ -399,6 +400,7 @@ def test_facts_of_files(tmp_path: Path) -> None:
     recording = load_recording(write_dir(tmp_path, {**MINIMAL, "recording.json": meta}))
     tree = recording.trees["t0"]
     assert tree.modes == {"a": 0o644}
+    assert tree.mtimes == {"a": 7}
     assert {path: (error.state, error.reason) for path, error in tree.errors.items()} == {
         "a": (SourceState.DENIED, "permission denied"),
         "c": (SourceState.MALFORMED, "no"),

@@ -13,6 +13,7 @@ from auditor.model import Evidence, FixKind, Outcome, Status
 from auditor.rules import RULES
 from auditor.rules.doors import balanced_inside, fires_on, irq_door
 from auditor.verdict import judge_cpu
+from probes.cpuset_v1 import V1_ROOT, CpusetsV1, CpusetV1
 from probes.host import ProbeError, SourceState
 from probes.interrupts import Interrupts
 from probes.irq_affinity import IrqAffinities, IrqAffinity
@@ -160,6 +161,80 @@ def test_without_schedstat_a_partition_must_be_there_at_both_ends(end: str) -> N
 def test_a_cpu_without_a_line_in_schedstat_is_judged_by_sysfs() -> None:
     ctx = edit(context(isolated=cpus()), "after.counters.schedstat", sched(cpu=0))
     assert only(ctx, "CFG.DOMAIN").outcome is Outcome.UNKNOWN
+
+
+ROOT_V1 = CpusetV1(path=V1_ROOT, cpus=cpus(0, 1, 2, 3), exclusive=True)
+
+
+def v1(*balanced: frozenset[int] | ProbeError, **given: Any) -> CpusetsV1:
+    return CpusetsV1(
+        balancing=tuple(
+            CpusetV1(path=f"{V1_ROOT}/s{at}", cpus=item, exclusive=False) for at, item in enumerate(balanced)
+        ),
+        unbalanced=(),
+        **given,
+    )
+
+
+def with_v1(before: object, after: object, **given: Any) -> Context:
+    ctx = edit(blind(**{"isolated": cpus(), **given}), "before.config.isolation.cpusets_v1", before)
+    return edit(ctx, "after.config.isolation.cpusets_v1", after)
+
+
+@pytest.mark.parametrize(
+    ("cpusets", "outcome", "detail", "evidence"),
+    [
+        (v1(cpus(0, 2)), Outcome.PASS, "in no cpuset that is balanced (cgroup v1)", "CPU 1: 1 in no cpuset"),
+        (v1(cpus(0), cpus(1)), Outcome.PASS, "balanced only among the audited CPUs 1 (cgroup v1)", "CPU 1: 1 in /s1"),
+        (v1(cpus(1), cpus(0, 2)), Outcome.PASS, "balanced only among the audited", "CPU 1: 1 in /s0"),
+        (
+            v1(cpus(0, 2), cpus(1, 2)),
+            Outcome.FAIL,
+            "balanced with CPUs 0-2: any thread may be placed here",
+            "CPU 1: 1 in /s1",
+        ),
+        (
+            CpusetsV1(balancing=(ROOT_V1,), unbalanced=()),
+            Outcome.FAIL,
+            "balanced with CPUs 0-3: any thread may be placed here",
+            "CPU 1: 1 in /",
+        ),
+    ],
+)
+def test_on_cgroup_v1_the_balanced_cpusets_are_the_domains(
+    cpusets: CpusetsV1, outcome: Outcome, detail: str, evidence: str
+) -> None:
+    found = only(with_v1(cpusets, cpusets), "CFG.DOMAIN")
+    assert (found.outcome, found.fix is not None) == (outcome, outcome is Outcome.FAIL)
+    assert found.detail.startswith(detail)
+    assert found.evidence == (Evidence(path=f"/{V1_ROOT}", field="cpuset.sched_load_balance", value=evidence),)
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [gone(V1_ROOT), gone(V1_ROOT, SourceState.DENIED), v1(gone()), v1(whole=False), v1(cut=True), v1(unread=(gone(),))],
+)
+def test_what_is_not_known_of_cpusets_proves_nothing(gap: Any) -> None:
+    for ends in ((gap, gap), (gap, v1(cpus(0))), (v1(cpus(0)), gap)):
+        assert only(with_v1(*ends), "CFG.DOMAIN").outcome is Outcome.UNKNOWN
+    for ends in ((gap, v1(cpus(0, 1))), (v1(cpus(0, 1)), gap)):  # an open door at one end is open
+        assert only(with_v1(*ends), "CFG.DOMAIN").outcome is Outcome.FAIL
+
+
+def test_what_the_boot_line_took_out_no_cpuset_brings_back() -> None:
+    whole = v1(cpus(0, 1, 5))
+    assert only(with_v1(whole, whole, isolated=gone()), "CFG.DOMAIN").outcome is Outcome.UNKNOWN
+    isolated = with_v1(whole, whole, isolated=cpus(0, 5))
+    assert only(isolated, "CFG.DOMAIN").detail == "balanced only among the audited CPUs 1 (cgroup v1)"
+    half = edit(with_v1(whole, whole, isolated=cpus(1)), "before.config.isolation.boot", cpus())
+    assert only(half, "CFG.DOMAIN").outcome is Outcome.FAIL
+
+
+def test_schedstat_outranks_the_flags() -> None:
+    ctx = edit(
+        context(control=(0, 2), domains=SHARED, isolated=cpus()), "after.config.isolation.cpusets_v1", v1(cpus(0, 1))
+    )
+    assert only(ctx, "CFG.DOMAIN").detail == "in no scheduler domain"
 
 
 def test_no_interrupt_in_use_is_routed_here() -> None:
