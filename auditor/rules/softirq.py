@@ -105,7 +105,7 @@ def _finding(
 
 
 def _origin(ctx: Context, name: str, cpu: int, *, steered: bool) -> str:
-    """Only a CPU in a scheduler domain balances: what runs for that comes through the open door."""
+    """What the load balancer runs on a CPU in a scheduler domain comes through the open door."""
     if name == "SCHED" and domain_state(ctx, cpu)[0] is Outcome.FAIL:
         return DOMAIN
     return RPS if steered else f"softirq:{name}"
