@@ -9,6 +9,7 @@ import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from auditor.cli import parse_window
 from auditor.document import DocumentError, parse_document, to_document
@@ -70,8 +71,6 @@ class Target:
     covers: tuple[Callable[..., Any], ...]
     allowed: tuple[type[Exception], ...] = (ProbeError,)
     argument: bool = False
-    longest: int = 1 << 20
-    """Characters up to which its time has to grow no faster than the input: what it refuses at sight is no test."""
 
 
 def target(name: str, parse: Parse, texts: tuple[str, ...], *covers: Callable[..., Any], **more: Any) -> Target:
@@ -94,8 +93,9 @@ def _isolcpus(text: str) -> object:
 
 
 def _predicted(text: str) -> object:
-    line = parse_cmdline(text)
-    return [predict(line, possible=EIGHT, present=EIGHT, features=features) for features in (OLD, RHEL8, NEW)]
+    """By one of three kernels: which, the text decides."""
+    features = (OLD, RHEL8, NEW)[crc32(text.encode("utf-8", "surrogatepass")) % 3]
+    return predict(parse_cmdline(text), possible=EIGHT, present=EIGHT, features=features)
 
 
 def _v1_limit(text: str) -> object:
