@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probes.host import ProbeError, SourceState
 
-AS_ROOT = "run it with sudo; in a container, a privileged one"
+AS_ROOT = "run it with sudo, or in a privileged container"
 HOST_MOUNT = (
     "run it on the host, or mount the host's / at /host (docker run -v /:/host:ro; a pod: a hostPath volume) and give "
     "--root /host"

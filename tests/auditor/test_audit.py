@@ -119,8 +119,8 @@ NAMESPACE = context(complete=False, domains={1: [cpus(0, 1)]}, rows={"30 a": {0:
             "cpu-audit run --cpus 1 --load",
         ),
         (DENIED, FACTS, 'sudo env "PATH=$PATH" cpu-audit run --cpus 1'),
-        (HIDEPID, FACTS, 'sudo env "PATH=$PATH" cpu-audit run --cpus 1'),
-        (NAMESPACE, FACTS, "cpu-audit run --cpus 1 --root /host"),
+        (HIDEPID, FACTS, 'sudo env "PATH=$PATH" cpu-audit run --cpus 1 --load --work spin'),
+        (NAMESPACE, FACTS, "cpu-audit run --cpus 1 --root /host --load"),
         (MASKED, FACTS, "cpu-audit run --cpus 1 --root /host"),
         (
             context(

@@ -164,7 +164,7 @@ def test_cpusets_of_v1_where_there_are_some(end: str) -> None:
             SourceState.DENIED,
             "counters.interrupts",
             "/proc/interrupts",
-            "; run it with sudo; in a container, a privileged one",
+            "; run it with sudo, or in a privileged container",
         ),
         (SourceState.MASKED, "counters.interrupts", "/proc/interrupts", " a hostPath volume) and give --root /host"),
         (
@@ -196,7 +196,7 @@ def test_who_hides_the_threads_of_others() -> None:
         "denied",
         "the processes of others are hidden (/proc is mounted with hidepid)",
     )
-    assert hidden.costs.endswith("; run it with sudo; in a container, a privileged one")
+    assert hidden.costs.endswith("; run it with sudo, or in a privileged container")
 
 
 def test_threads_that_may_not_be_looked_at() -> None:
