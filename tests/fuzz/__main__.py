@@ -17,6 +17,12 @@ RECORDINGS = {"tar": 0.01, "bundle": 0.005, "whole": 0.0005}
 """Parts of all inputs: a recorded host takes a second."""
 
 
+def say(text: str) -> None:
+    """A line on stdout, at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def arguments() -> argparse.Namespace:
     """What is asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
@@ -45,25 +51,24 @@ def main() -> int:
         if asked.growth:
             for unit, first, second in squares(target):
                 bugs += 1
-                print(f"  grows: {unit[:60]!r} {first:.3f} s, four times as much {second:.3f} s")
+                say(f"  grows: {unit[:60]!r} {first:.3f} s, four times as much {second:.3f} s")
     if not asked.only:
         more, found = recordings(asked.inputs, asked.seed, until)
         total, bugs = total + more, bugs + found
     took = time.monotonic() - started
-    print(f"{total} inputs in {took:.0f} s, {total / took:.0f}/s, {bugs} bugs, seed {asked.seed}")
+    say(f"{total} inputs in {took:.0f} s, {total / took:.0f}/s, {bugs} bugs, seed {asked.seed}")
     return 1 if bugs else 0
 
 
 def report(result: Result, keep: Path | None) -> None:
     """A line for a parser, and one for each bug."""
-    print(
+    say(
         f"{result.target:18} {result.inputs:7} inputs {result.inputs / max(result.seconds, 1e-9):7.0f}/s, "
         f"{result.accepted:6} parsed, {len(result.outcomes):4} kinds of outcome, "
-        f"slowest {result.slowest_s * 1000:5.0f} ms ({len(result.slowest)} characters), {result.digest:08x}",
-        flush=True,
+        f"slowest {result.slowest_s * 1000:5.0f} ms ({len(result.slowest)} characters), {result.digest:08x}"
     )
     for number, bug in enumerate(result.bugs):
-        print(f"  BUG {bug.problem}: {bug.text[:200]!r}")
+        say(f"  BUG {bug.problem}: {bug.text[:200]!r}")
         if keep:
             keep.mkdir(parents=True, exist_ok=True)
             (keep / f"{bug.target}-{number}").write_bytes(bug.text.encode("utf-8", "surrogatepass"))
@@ -80,8 +85,8 @@ def recordings(inputs: int, seed: int, until: float | None) -> tuple[int, int]:
                 getattr(archives, kind)()
                 counts[kind] += 1
     for bug in archives.bugs:
-        print(f"  BUG {bug[:600]}")
-    print(f"recordings         {counts}, {archives.accepted} read")
+        say(f"  BUG {bug[:600]}")
+    say(f"recordings         {counts}, {archives.accepted} read")
     return sum(counts.values()), len(archives.bugs)
 
 

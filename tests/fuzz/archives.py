@@ -176,7 +176,7 @@ class Archives:
             self.accepted += 1
         except (RecordingError, UsageError):
             pass
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 whatever it is, it is a bug
             self.bugs.append(f"{type(error).__name__}: {error}: {what!r}")
         if set(os.listdir(self.directory)) != before:
             self.bugs.append(f"left something: {what!r}")

@@ -20,7 +20,8 @@ from probes import kubelet_document, kubelet_secrets
 from probes.bench.leftovers import parse_record, parse_start_ticks
 from probes.bench.load import mount_of, parse_mountinfo
 from probes.bench.work import parse_cyclictest_json
-from probes.boot_files import entry_lines, grub_lines, only_cmdlines, parse_asked as parse_boot
+from probes.boot_files import entry_lines, grub_lines, only_cmdlines
+from probes.boot_files import parse_asked as parse_boot
 from probes.cgroup_cpu_text import parse_cpu_max, parse_place, parse_throttling, parse_v1_limit, parse_waited
 from probes.cmdline import parse_cmdline
 from probes.counters import parse_count
@@ -172,16 +173,38 @@ TARGETS = (
     target("readable", lambda text: readable_cpus(text, 8), ("'1,5'", "0x22", "1-99", "all"), readable_cpus),
     target("osrelease", parse_kernel_version, seeds.RELEASE),
     target("kernel-config", parse_kernel_config, seeds.KERNEL_CONFIG),
-    target("config.gz", _gzip, tuple(decode(gzip.compress(text.encode(), mtime=0)) for text in seeds.KERNEL_CONFIG), unpacked),
+    target(
+        "config.gz",
+        _gzip,
+        tuple(decode(gzip.compress(text.encode(), mtime=0)) for text in seeds.KERNEL_CONFIG),
+        unpacked,
+    ),
     target("grub", lambda text: [parse_boot(line) for line in grub_lines(text)], seeds.GRUB, grub_lines, parse_boot),
     target("grub-kept", lambda text: grub_lines(only_cmdlines(text)) == grub_lines(text), seeds.GRUB, only_cmdlines),
     target("loader-entry", lambda text: entry_lines(text, "6.1.0"), seeds.LOADER_ENTRY, entry_lines),
     target("environ", _environ, seeds.ENVIRON, parse_environ, only_variables, ban_of),
     target("env-file", lambda text: ban_of(parse_env_file(text), "x"), seeds.ENV_FILE, parse_env_file),
-    target("kubelet-config", parse_kubelet_config, seeds.KUBELET_YAML, parse_kubelet_config, kubelet_document.parse_document),
-    target("kubelet-yaml", lambda text: kubelet_document.load(text, path=""), (*seeds.KUBELET_YAML, seeds.K3S[0]), kubelet_document.load),
+    target(
+        "kubelet-config",
+        parse_kubelet_config,
+        seeds.KUBELET_YAML,
+        parse_kubelet_config,
+        kubelet_document.parse_document,
+    ),
+    target(
+        "kubelet-yaml",
+        lambda text: kubelet_document.load(text, path=""),
+        (*seeds.KUBELET_YAML, seeds.K3S[0]),
+        kubelet_document.load,
+    ),
     target("kubelet-argv", _argv, seeds.ARGV, parse_argv, parse_flags),
-    target("kubelet-kept", _kept, (*seeds.KUBELET_YAML, *seeds.K3S, *seeds.ARGV), kubelet_secrets.only_known_keys, kubelet_secrets.only_known_flags),
+    target(
+        "kubelet-kept",
+        _kept,
+        (*seeds.KUBELET_YAML, *seeds.K3S, *seeds.ARGV),
+        kubelet_secrets.only_known_keys,
+        kubelet_secrets.only_known_flags,
+    ),
     target("duration", parse_duration, ("1m0s", "100ms", "0", "1.5h2µs")),
     target("quantity", parse_cpu_quantity, ("500m", "1.5", ".5k", "100n")),
     target("cpu_manager_state", parse_cpu_manager_state, seeds.CPU_MANAGER_STATE),
@@ -194,7 +217,7 @@ TARGETS = (
     target("document", _document, (render_json(NOT_ISOLATED),), parse_document, allowed=(DocumentError,)),
     target("--cpus", parse_asked, seeds.ASKED, allowed=(UsageError,), argument=True),
     target("--window", parse_window, seeds.WINDOW, allowed=(UsageError,), argument=True),
-)  # fmt: skip
+)
 
 EXCLUDED = {
     "probes.isolation_outcome.short": "cuts a text to a length; it reads nothing from it",

@@ -54,7 +54,10 @@ def test_hidepid() -> None:
 def test_a_container_without_the_pids_of_the_host() -> None:
     said = honest(run_in(own_pids=True))
     gap = said.gaps["/proc/*/task"]
-    assert (gap["state"], gap["reason"]) == ("masked", "the host's processes are hidden (this is another PID namespace)")
+    assert (gap["state"], gap["reason"]) == (
+        "masked",
+        "the host's processes are hidden (this is another PID namespace)",
+    )
     assert "pass" not in said.outcomes("THR.USER")
 
 
