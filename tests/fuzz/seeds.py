@@ -145,8 +145,8 @@ MOUNTINFO = (
 )
 CYCLICTEST = (
     (
-        '{"file_version": 1, "cmdline:": "cyclictest -q", "rt_test_version:": "2.40", "resolution_in_ns": 0, "num_threa'
-        'ds": 1, "thread": {"0": {"histogram": {}, "cycles": 999, "min": 3, "max": 40, "avg": 4.25, "cpu": 1, "node": 0}'
+        '{"file_version": 1, "cmdline:": "cyclictest -q", "rt_test_version:": "2.40", "resolution_in_ns": 0, "num_thread'
+        's": 1, "thread": {"0": {"histogram": {}, "cycles": 999, "min": 3, "max": 40, "avg": 4.25, "cpu": 1, "node": 0}'
         "}}"
     ),
 )
