@@ -62,7 +62,9 @@ SIZES = (0, 1, 511, 512, 1 << 33, 8**11 - 1, -1)
 
 def hostile_tar(rng: random.Random) -> bytes:
     """An archive of a small recording with a few members that should not be there, packed or not, cut or not."""
-    members: list[tuple[str, bytes, bytes, int | None]] = [(f"rec/{name}", data, tarfile.REGTYPE, None) for name, data in SMALL.items()]
+    members: list[tuple[str, bytes, bytes, int | None]] = [
+        (f"rec/{name}", data, tarfile.REGTYPE, None) for name, data in SMALL.items()
+    ]
     for _ in range(rng.randrange(4)):
         member = (rng.choice(NAMES), rng.choice((b"", b"x\n", META)), rng.choice(TYPES), rng.choice((None, *SIZES)))
         members.insert(rng.randrange(len(members) + 1), member)

@@ -20,7 +20,7 @@ from probes import kubelet_document, kubelet_secrets
 from probes.bench.leftovers import parse_record, parse_start_ticks
 from probes.bench.load import mount_of, parse_mountinfo
 from probes.bench.work import parse_cyclictest_json
-from probes.boot_files import entry_lines, grub_lines, only_cmdlines
+from probes.boot_files import entry_lines, grub_lines, only_cmdlines, uses_entries
 from probes.boot_files import parse_asked as parse_boot
 from probes.cgroup_cpu_text import parse_cpu_max, parse_place, parse_throttling, parse_v1_limit, parse_waited
 from probes.cmdline import parse_cmdline
@@ -31,6 +31,7 @@ from probes.cpu_timers import parse_cpu_limit, parse_timers
 from probes.cpufreq import parse_cpus
 from probes.cpuidle import parse_idle_state, parse_number, parse_resume_latency_us
 from probes.cpulist import parse_cpulist, parse_cpumask
+from probes.cpuset_v1 import parse_flag
 from probes.cpustat import parse_cpustat
 from probes.host import ProbeError, decode
 from probes.housekeeping import parse_isolcpus
@@ -45,13 +46,18 @@ from probes.kernel_version import features_of, parse_kernel_version
 from probes.kubelet_config import parse_kubelet_config
 from probes.kubelet_flags import configured_by, parse_argv, parse_flags
 from probes.kubelet_values import parse_cpu_quantity, parse_duration
+from probes.kubelet_version import installed_version
 from probes.memory_settings import parse_choice
+from probes.numa import parse_allowed, parse_placed
 from probes.pm_qos import parse_dma_latency_us
+from probes.pod_resources import parse_pod_resources
+from probes.resctrl import parse_schemata, parse_task_group
 from probes.schedstat import parse_schedstat
 from probes.softirqs import parse_softirqs
 from probes.sysctls import parse_signed
 from probes.task_io import parse_task_io
 from probes.threads import parse_cgroup, parse_processor, parse_status, parse_thread_schedstat
+from probes.uptime import parse_uptime
 from reports.json_report import render as render_json
 from tests.fuzz import seeds
 from tests.reports.audits import NOT_ISOLATED
@@ -217,6 +223,15 @@ TARGETS = (
     target("document", _document, (render_json(NOT_ISOLATED),), parse_document, allowed=(DocumentError,)),
     target("--cpus", parse_asked, seeds.ASKED, allowed=(UsageError,), argument=True),
     target("--window", parse_window, seeds.WINDOW, allowed=(UsageError,), argument=True),
+    target("cpuset-v1", parse_flag, ("1\n", "0\n")),
+    target("kubelet-version", installed_version, seeds.DPKG),
+    target("mems-allowed", parse_allowed, ("Name:\ta\nMems_allowed_list:\t0-1\n",)),
+    target("numa_stat", parse_placed, ("anon N0=4096 N1=0\nfile N0=8192 N1=4096\nshmem N0=0 N1=0\n",)),
+    target("schemata", parse_schemata, ("    L3:0=7ff;1=7ff\n    MB:0=100;1=100\n",)),
+    target("task-group", parse_task_group, ("res:/\nmon:\n", "res:quiet\nmon:a\n")),
+    target("uptime", parse_uptime, ("123.45 99.10\n",)),
+    target("pod-resources", parse_pod_resources, ('{"list": [], "allocatable_cpu_ids": [0, 1]}',)),
+    target("grub-entries", uses_entries, seeds.GRUB),
 )
 
 EXCLUDED = {
