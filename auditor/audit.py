@@ -35,6 +35,9 @@ from auditor.waivers import counted, waive
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 
+AS_ROOT = ("sudo", "env", '"PATH=$PATH"')
+"""sudo has a path of its own, on which no virtual environment lies."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
@@ -146,7 +149,7 @@ def next_command(ctx: Context, facts: RunFacts, findings: tuple[Finding, ...]) -
         words += ["--policy", shlex.quote(ctx.policy.source)]
     states = {line.state for line in coverage(ctx) if line.source.startswith("/proc/")}
     if SourceState.DENIED.value in states:
-        words.insert(0, "sudo")
+        words[:0] = AS_ROOT
     if SourceState.MASKED.value in states:
         words += ["--root", "/host"]
     quiet = any(f.outcome is Outcome.NOT_EXERCISED and BY_ID[f.rule].decisive(ctx, f.cpus[0]) for f in findings)

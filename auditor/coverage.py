@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from auditor.context import Context
 from auditor.kubelet_cpus import KubeletCpus
 from auditor.model import Coverage
+from auditor.remedies import HIDDEN, OTHER_NAMESPACE, remedy
 from probes.delta import RowDelta
 from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind
@@ -27,6 +28,8 @@ def coverage(ctx: Context) -> tuple[Coverage, ...]:
 
 def _line(source: str, value: object, costs: str) -> Coverage:
     if isinstance(value, ProbeError):
+        what_to_do = remedy(source, value)
+        costs = f"{costs}; {what_to_do}" if what_to_do else costs
         return Coverage(source=source, state=value.state.value, reason=value.reason, costs=costs)
     return Coverage(source=source, state=SourceState.READ.value)
 
@@ -241,7 +244,11 @@ def _census(end: Snapshot) -> object:
     census = end.census
     if isinstance(census, ProbeError) or census.complete:
         return census
-    return ProbeError("proc", "kernel threads are hidden (PID namespace or hidepid)", SourceState.MASKED)
+    if census.unread:
+        return ProbeError("proc", f"the status of {census.unread} threads may not be read", SourceState.DENIED)
+    if any(key.pid == 1 for key in census.statuses):  # every PID namespace has an init, which only hidepid hides
+        return ProbeError("proc", OTHER_NAMESPACE, SourceState.MASKED)
+    return ProbeError("proc", HIDDEN, SourceState.DENIED)
 
 
 def _thread_schedstat(ctx: Context) -> object:

@@ -17,6 +17,7 @@ from auditor.model import Audit
 from auditor.overhead import Meter, pin, self_check
 from auditor.own import OwnRule, describe
 from auditor.policy import Policy
+from auditor.remedies import remedy_for_cpus
 from auditor.stop import Stop
 from auditor.targets import Targets, choose, parse_asked
 from auditor.window import LiveTimeline, Observation, nothing, observe
@@ -75,7 +76,8 @@ def measure(options: Options, stop: Stop, log: Callable[[str], None], recorder: 
         take_seat(targets)
         facts = read_facts(host, arch=os.uname().machine)
     except ProbeError as error:
-        raise UsageError(f"{error}: the CPUs of this host can't be told") from None
+        way_out = remedy_for_cpus(error, options.root)
+        raise UsageError(f"{error}: the CPUs of this host can't be told; {way_out}") from None
     for undone in clean_leftovers():
         log(f"left behind by an earlier run: {undone}")
     if options.work and not options.force:

@@ -104,9 +104,10 @@ def _mismatch(token: str, setup: Setup, outcome: Outcome) -> tuple[ProblemKind, 
 def _flag_problems(request: Request, setup: Setup, outcome: Outcome) -> Iterator[Problem]:
     value = setup.value
     # The word at the end of the value has its own sentence; it is named again only if what it asked for is lost.
-    told = value.past_end and (setup.rejection is not None or not outcome.missing(request))
-    for word in value.skipped[:-1] if told else value.skipped:
-        yield _unknown_flag(request, word, setup, outcome)
+    missing = outcome.missing(request)  # once: a value of thousands of words is legal
+    told = value.past_end and (setup.rejection is not None or not missing)
+    for word in dict.fromkeys(value.skipped[:-1] if told else value.skipped):
+        yield _unknown_flag(request, word, setup, missing)
     if setup.rejection is not None:
         return
     if not outcome.domain:
@@ -121,12 +122,12 @@ def _flag_problems(request: Request, setup: Setup, outcome: Outcome) -> Iterator
         yield problem_of(request, ProblemKind.TICK_ONLY, text, lost=False)
 
 
-def _unknown_flag(request: Request, word: str, setup: Setup, outcome: Outcome) -> Problem:
+def _unknown_flag(request: Request, word: str, setup: Setup, missing: frozenset[int]) -> Problem:
     known = word in ("nohz", "domain", "managed_irq")
     reason = "has no comma behind it" if known else "is no flag"
     instead = "" if setup.value.flags else ", and without a known flag isolcpus= means domain"
     text = f"{token_of(request)}: {short(word)!r} {reason} and is skipped: nothing is done for it{instead}."
-    return problem_of(request, ProblemKind.UNKNOWN_FLAG, text, outcome.missing(request))
+    return problem_of(request, ProblemKind.UNKNOWN_FLAG, text, missing)
 
 
 def bad_list(token: str, parsed: KernelCpulist, machine: BootMachine, effect: str) -> tuple[ProblemKind, str]:

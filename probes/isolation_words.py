@@ -7,7 +7,7 @@ module.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from probes.cmdline import Param
@@ -90,9 +90,7 @@ def lookalike(name: str) -> str | None:
         return name
     if len(name) > max(map(len, ISOLATION_PARAMETERS)) + MAX_EDITS:
         return None
-    folded = name.lower()
-    best = min(ISOLATION_PARAMETERS, key=lambda known: edits(folded, known))
-    return best if edits(folded, best) <= MAX_EDITS else None
+    return _nearest(name.lower(), ISOLATION_PARAMETERS)
 
 
 def edits(left: str, right: str) -> int:
@@ -123,8 +121,14 @@ def asked_types(value: str) -> frozenset[HkType]:
 def _flag_meant(word: str) -> str | None:
     if word in _FLAG_TYPES:
         return word
-    best = min(_FLAG_TYPES, key=lambda known: edits(word[:16], known))
-    return best if len(word) > 4 and edits(word[:16], best) <= MAX_EDITS else None
+    return _nearest(word[:16], _FLAG_TYPES) if len(word) > 4 else None
+
+
+def _nearest(word: str, names: Iterable[str]) -> str | None:
+    """The first of those with the fewest edits, if they are few enough: one of another length is not even tried."""
+    near = {name: edits(word, name) for name in names if abs(len(name) - len(word)) <= MAX_EDITS}
+    best = min(near, key=near.__getitem__, default=None)
+    return best if best is not None and near[best] <= MAX_EDITS else None
 
 
 def readable_cpus(text: str, nr_cpu_ids: int) -> frozenset[int]:

@@ -97,6 +97,9 @@ QUIET = context(domains={1: [cpus(0, 1)]}, isolated=cpus())
 DENIED = edit(context(), "after.counters.interrupts", gone("proc/interrupts", SourceState.DENIED))
 MASKED = edit(context(), "after.counters.interrupts", gone("proc/interrupts", SourceState.MASKED))
 
+HIDEPID = context(complete=False, domains={1: [cpus(0, 1)]}, rows={"30 a": {0: 900}})
+NAMESPACE = context(complete=False, domains={1: [cpus(0, 1)]}, rows={"30 a": {0: 900}}, own=[Thread(pid=1)])
+
 
 @pytest.mark.parametrize(
     ("ctx", "facts", "command"),
@@ -115,7 +118,9 @@ MASKED = edit(context(), "after.counters.interrupts", gone("proc/interrupts", So
             replace(FACTS, load="stress-ng"),
             "cpu-audit run --cpus 1 --load",
         ),
-        (DENIED, FACTS, "sudo cpu-audit run --cpus 1"),
+        (DENIED, FACTS, 'sudo env "PATH=$PATH" cpu-audit run --cpus 1'),
+        (HIDEPID, FACTS, 'sudo env "PATH=$PATH" cpu-audit run --cpus 1 --load --work spin'),
+        (NAMESPACE, FACTS, "cpu-audit run --cpus 1 --root /host --load"),
         (MASKED, FACTS, "cpu-audit run --cpus 1 --root /host"),
         (
             context(
@@ -143,7 +148,10 @@ def test_what_to_type_next(ctx: Context, facts: RunFacts, command: str) -> None:
 
 def test_it_is_said_only_after_an_unknown() -> None:
     unknown = audit(DENIED, FACTS)
-    assert (unknown.verdict.status, unknown.next_command) == (Status.UNKNOWN, "sudo cpu-audit run --cpus 1")
+    assert (unknown.verdict.status, unknown.next_command) == (
+        Status.UNKNOWN,
+        'sudo env "PATH=$PATH" cpu-audit run --cpus 1',
+    )
 
 
 @given(

@@ -13,7 +13,7 @@ from auditor.model import Coverage
 from probes.boot_files import BootFiles
 from probes.cpu_timers import CpuTimers
 from probes.cpuset_v1 import CpusetsV1
-from probes.host import SourceState
+from probes.host import ProbeError, SourceState
 from probes.irqbalance import Ban, Irqbalance
 from probes.memory_settings import MemorySettings
 from probes.rps import Rps
@@ -59,7 +59,7 @@ def test_a_source_that_is_missing_at_either_end(end: str, path: str, source: str
 
 
 def test_what_has_reasons_of_its_own() -> None:
-    assert states(context(complete=False))["/proc/*/task"] == "masked"
+    assert states(context(complete=False))["/proc/*/task"] == "denied"
     assert states(context(schedstat=False)) == {"/proc/*/task/*/schedstat": "missing"}
     assert states(context(default_affinity=gone())) == {"/proc/irq/default_smp_affinity": "missing"}
     assert states(context(affinity={30: irq(30, frozenset({0})), 31: gone()})) == {"/proc/irq": "missing"}
@@ -155,3 +155,53 @@ def test_cpusets_of_v1_where_there_are_some(end: str) -> None:
     assert states(edit(both, f"{end}.config.isolation.cpusets_v1", part)) == {source: "masked"}
     denied = gone(state=SourceState.DENIED)
     assert states(edit(both, f"{end}.config.isolation.cpusets_v1", denied)) == {source: "denied"}
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "source", "ending"),
+    [
+        (
+            SourceState.DENIED,
+            "counters.interrupts",
+            "/proc/interrupts",
+            "; run it with sudo, or in a privileged container",
+        ),
+        (SourceState.MASKED, "counters.interrupts", "/proc/interrupts", " a hostPath volume) and give --root /host"),
+        (
+            SourceState.MISSING,
+            "counters.schedstat",
+            "/proc/schedstat",
+            "; only a kernel with CONFIG_SCHEDSTATS tells it",
+        ),
+        (SourceState.MISSING, "counters.interrupts", "/proc/interrupts", "no interrupt, IPI or tick can be judged"),
+        (SourceState.MALFORMED, "counters.interrupts", "/proc/interrupts", "no interrupt, IPI or tick can be judged"),
+    ],
+)
+def test_what_to_do_about_it(state: SourceState, path: str, source: str, ending: str) -> None:
+    found = {line.source: line for line in coverage(edit(context(), f"after.{path}", gone(state=state)))}
+    assert found[source].costs.endswith(ending)
+
+
+def test_who_hides_the_threads_of_others() -> None:
+    """Each PID namespace has an init that everyone in it sees; hidepid hides that of the host from ordinary users."""
+    init = context(complete=False, own=[Thread(pid=1)])
+    namespace, hidden = (next(line for line in coverage(ctx) if line.source == "/proc/*/task")
+                         for ctx in (init, context(complete=False)))  # fmt: skip
+    assert (namespace.state, namespace.reason) == (
+        "masked",
+        "the host's processes are hidden (this is another PID namespace)",
+    )
+    assert namespace.costs.endswith("and give --root /host")
+    assert (hidden.state, hidden.reason) == (
+        "denied",
+        "the processes of others are hidden (/proc is mounted with hidepid)",
+    )
+    assert hidden.costs.endswith("; run it with sudo, or in a privileged container")
+
+
+def test_threads_that_may_not_be_looked_at() -> None:
+    ctx = context()
+    census = ctx.observation.after.census
+    assert not isinstance(census, ProbeError)
+    found = states(edit(ctx, "after.census", replace(census, unread=3)))
+    assert found == {"/proc/*/task": "denied"}

@@ -65,8 +65,8 @@ def test_actions_of_a_numbered_row(text: str, actions: str) -> None:
         ("SPU", InterruptKind.OTHER),
         ("RTR", InterruptKind.OTHER),
         ("THR", InterruptKind.OTHER),
-        ("EXT", InterruptKind.OTHER),
-        ("I/O", InterruptKind.OTHER),
+        ("EXT", InterruptKind.REPEATED),
+        ("I/O", InterruptKind.REPEATED),
     ],
 )
 def test_kind_by_label(label: str, kind: InterruptKind) -> None:

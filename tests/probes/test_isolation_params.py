@@ -331,6 +331,12 @@ def test_long_words_are_cut() -> None:
     assert "…" in text
 
 
+def test_a_flag_is_told_once_however_often_it_is_there() -> None:
+    found = problems("isolcpus=" + "oops," * 3000 + "2-3")  # each word was weighed against all: minutes
+    assert [(problem.kind, problem.cpus) for problem in found] == [(K.UNKNOWN_FLAG, frozenset())]
+    assert "'oops' is no flag" in found[0].text
+
+
 NAMES = st.sampled_from(["isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity", "isolcpu", "kthread_cpus=1", "nohz=off"])
 LISTS = st.sampled_from(["1", "5", "0-3", "all", "N", "0x3", ":1/2", "9", "domain", "managed_irq", "nohz", "x2", "é"])
 WORDS = NAMES | LISTS | st.sampled_from([" ", "=", ",", "-", "--", "'", '"', "\n"])

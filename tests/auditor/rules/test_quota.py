@@ -298,13 +298,13 @@ def test_the_field_of_v1() -> None:
     assert [item.field for item in fix_of("/docker/9f", 1).evidence][-1] == "throttled_time"
 
 
-def test_what_ran_out_is_a_cause_with_the_time_that_it_took() -> None:
+def test_what_ran_out_is_a_cause_of_its_own_and_no_share_of_the_disturbance() -> None:
     low = Limited(quota_us=30_000, periods=107, throttled=106, throttled_us=7_000_000)
     found = only(limited(low=low, app=Limited(waited_us=6_000_000)), "CFG.QUOTA")
     assert (found.origin, found.per_second, found.cost_us_per_s) == ("tick:quota /low", 10.6, 600_000)
     untold = only(limited(low=low, app=Limited(waited_us=None)), "CFG.QUOTA")
     assert untold.cost_us_per_s == 700_000
-    assert [(cause.title, cause.share) for cause in rank([found])] == [("CPU limit: /low", 1)]
+    assert [(cause.title, cause.share) for cause in rank([found])] == [("readiness: CPU limit: /low", None)]
 
 
 def test_what_did_not_run_out_is_none() -> None:
