@@ -145,9 +145,9 @@ MOUNTINFO = (
 )
 CYCLICTEST = (
     (
-        '{"file_version": 1, "cmdline:": "cyclictest -q", "rt_test_version:": "2.40", "resolution_in_ns": 0, "num_thread'
-        's": 1, "thread": {"0": {"histogram": {}, "cycles": 999, "min": 3, "max": 40, "avg": 4.25, "cpu": 1, "node": 0}'
-        "}}"
+        '{"file_version": 1, "cmdline:": "cyclictest -q", "rt_test_version:": "2.40", "resolution_in_ns": 0, '
+        '"num_threads": 1, "thread": {"0": {"histogram": {}, "cycles": 999, "min": 3, "max": 40, "avg": 4.25, '
+        '"cpu": 1, "node": 0}}}'
     ),
 )
 RECORD = (
@@ -167,5 +167,6 @@ WINDOW = ("30s", "1500ms", "1.5m", "24h", " 5 ")
 ASKED = ("1,5", "2-7", "0 - 3 , 8")
 SIGNED = ("-1\n", "950000\n")
 DPKG = (
-    "Package: kubelet\nStatus: install ok installed\nVersion: 1.33.1-1.1\n\nPackage: vim\nStatus: install ok installed\n",
+    "Package: kubelet\nStatus: install ok installed\nVersion: 1.33.1-1.1\n\n"
+    "Package: vim\nStatus: install ok installed\n",
 )

@@ -76,8 +76,9 @@ def test_a_file_that_the_container_runtime_masks(name: str) -> None:
 
 
 def test_everything_masked_is_unknown_and_says_what_to_type() -> None:
-    masked = "\n".join(EMPTY.format(name) for name in ("interrupts", "softirqs", "stat"))
-    said = honest(run_in(f"{masked}\nmount -t tmpfs none /proc/irq\nmount -t tmpfs none /sys/class/net\nmount -t tmpfs none /sys/fs/cgroup", own_pids=True))
+    masked = [EMPTY.format(name) for name in ("interrupts", "softirqs", "stat")]
+    empty = [f"mount -t tmpfs none {path}" for path in ("/proc/irq", "/sys/class/net", "/sys/fs/cgroup")]
+    said = honest(run_in("\n".join(masked + empty), own_pids=True))
     assert (said.status, said.code) == ("unknown", 4)
     assert said.text.endswith(f"\nnext: cpu-audit run --cpus {CPU} --root /host\n")
 
