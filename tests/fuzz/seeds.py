@@ -167,6 +167,8 @@ WINDOW = ("30s", "1500ms", "1.5m", "24h", " 5 ")
 ASKED = ("1,5", "2-7", "0 - 3 , 8")
 SIGNED = ("-1\n", "950000\n")
 DPKG = (
-    "Package: kubelet\nStatus: install ok installed\nVersion: 1.33.1-1.1\n\n"
-    "Package: vim\nStatus: install ok installed\n",
+    (
+        "Package: kubelet\nStatus: install ok installed\nVersion: 1.33.1-1.1\n\n"
+        "Package: vim\nStatus: install ok installed\n"
+    ),
 )
