@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from auditor.context import Context
 from auditor.kubelet_cpus import KubeletCpus
 from auditor.model import Coverage
 from auditor.remedies import HIDDEN, OTHER_NAMESPACE, remedy
+from probes.cpulist import format_cpulist
+from probes.cpustat import PATH as STAT
 from probes.delta import RowDelta
 from probes.host import ProbeError, SourceState
 from probes.interrupts import InterruptKind
-from probes.irq_affinity import IrqAffinities, is_block_queue
+from probes.irq_affinity import IRQ_DIR, IrqAffinities, is_block_queue
 from probes.irqbalance import Ban
 from probes.isolation import MAX_CGROUPS, Isolation
 from probes.pod_resources import SOCKET
 from probes.resctrl import Group
 from probes.rps import MAX_QUEUES, NET_DIR
-from probes.snapshot import Config, Snapshot
+from probes.schedstat import PATH as SCHEDSTAT
+from probes.snapshot import Census, Config, Snapshot
 from probes.topology import CPU_DIR
 
 
@@ -40,11 +43,19 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     isolations = [config.isolation for config in configs]
     yield "/proc/interrupts", delta.interrupts, "no interrupt, IPI or tick can be judged"
     yield "/proc/softirqs", delta.softirqs, "no softirq can be judged"
-    yield "/proc/schedstat", delta.sched, "foreign switches can't be counted: who else ran is only sampled"
+    yield (
+        "/proc/schedstat",
+        _of_cpus(ctx, SCHEDSTAT, delta.sched),
+        "foreign switches can't be counted: who else ran is only sampled",
+    )
     yield "/proc/*/task", _worse(*map(_census, ends)), "foreign threads can't be named, own switches not subtracted"
     yield "/proc/*/task/*/schedstat", _thread_schedstat(ctx), "own switches can't be told from foreign ones"
-    yield "/proc/stat", delta.busy, "busy or idle is unknown, so the tick can't be judged"
-    yield "/proc/irq", _worse(*map(_affinity, configs)), "where device interrupts may fire is unknown"
+    yield "/proc/stat", _of_cpus(ctx, STAT, delta.busy), "busy or idle is unknown, so the tick can't be judged"
+    yield (
+        "/proc/irq",
+        _worse(*(_affinity(ctx, config) for config in configs)),
+        "where device interrupts may fire is unknown",
+    )
     if isinstance(affinity := configs[1].affinity, IrqAffinities):
         yield "/proc/irq/default_smp_affinity", affinity.default, "where new interrupts will go is unknown"
     rps = _worse(*map(_rps, configs))
@@ -55,6 +66,7 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
         ban = balancer.environment
         source = ban.path if isinstance(ban, Ban) else f"proc/{balancer.pid}/environ"
         yield f"/{source}", ban, "what irqbalance was told is only guessed from its configuration"
+    yield f"/{CPU_DIR}/online", _worse(*(item.online for item in configs)), "whether the CPUs stayed is unknown"
     boot = _worse(*(isolation.boot for isolation in isolations))
     nohz = _worse(*(isolation.nohz_full for isolation in isolations))
     yield "/sys/devices/system/cpu/isolated", boot, "boot isolation is unknown"
@@ -82,6 +94,13 @@ def _sources(ctx: Context) -> Iterator[tuple[str, object, str]]:
     yield from _kubelets(ctx)
     idle = next((states for states in delta.idle.values() if isinstance(states, ProbeError)), None)
     yield "/sys/devices/system/cpu/cpu*/cpuidle", idle, "C-states can't be judged"
+
+
+def _of_cpus(ctx: Context, path: str, value: Mapping[int, object] | ProbeError) -> object:
+    """What does not tell of every audited CPU at both ends is no whole source."""
+    if isinstance(value, ProbeError) or not (untold := ctx.targets.audited - value.keys()):
+        return value
+    return ProbeError(path, f"does not tell of CPU {format_cpulist(untold)} at both ends of the window")
 
 
 def _kubelets(ctx: Context) -> Iterator[tuple[str, object, str]]:
@@ -137,11 +156,13 @@ def _worse(before: object, after: object) -> object:
     return before if isinstance(before, ProbeError) else after
 
 
-def _affinity(config: Config) -> object:
+def _affinity(ctx: Context, config: Config) -> object:
     """One interrupt that can't be read leaves the door undecided."""
     affinity = config.affinity
     if isinstance(affinity, ProbeError):
         return affinity
+    if not affinity.irqs and any(row.irq is not None and row.actions for row in _devices(ctx)):
+        return ProbeError(IRQ_DIR, "holds no interrupt: masked", SourceState.MASKED)
     return next((item for item in affinity.irqs.values() if isinstance(item, ProbeError)), affinity)
 
 
@@ -253,5 +274,20 @@ def _census(end: Snapshot) -> object:
 
 def _thread_schedstat(ctx: Context) -> object:
     if isinstance(ctx.census, ProbeError) or ctx.census.schedstat:
-        return ctx.census
+        return _own_unread(ctx) or ctx.census
     return ProbeError("proc", "the kernel has no CONFIG_SCHED_INFO", SourceState.MISSING)
+
+
+def _own_unread(ctx: Context) -> ProbeError | None:
+    """Own threads that were there at an end of the window, and whose switches could not be read."""
+    ends = (ctx.observation.before, ctx.observation.after)
+    censuses = [(end.census, end.runs) for end in ends]
+    unread = [
+        key
+        for census, runs in censuses
+        if isinstance(census, Census)
+        for key in ctx.own & census.statuses.keys() - runs.keys()
+    ]
+    return (
+        ProbeError(f"{min(unread).path}/schedstat", f"not read of {len(set(unread))} own threads") if unread else None
+    )

@@ -51,6 +51,8 @@ class Runner:
     """Samples in which it had just run on this CPU."""
     ends: tuple[frozenset[int], ...]
     """CPUs allowed at each end at which it was there."""
+    bounded: bool = True
+    """Whether it was nowhere else, as far as both ends tell: at neither it may have been there unread."""
 
     @property
     def moved(self) -> frozenset[int]:
@@ -131,6 +133,7 @@ def runners(observation: Observation) -> tuple[Runner, ...]:
                     allowed=frozenset().union(*ends),
                     sightings=sightings,
                     ends=ends,
+                    bounded=len(ends) == 2 or all(_told(census, key) for census in observation.censuses),
                 )
             )
     return tuple(found)
@@ -145,6 +148,11 @@ def _known(observation: Observation) -> dict[ThreadKey, tuple[ThreadStatus, str,
                 earlier = found[key][2] if key in found else ()
                 found[key] = (status, census.cgroups.get(key.pid, ""), (*earlier, status.allowed))
     return found
+
+
+def _told(census: Census | ProbeError, key: ThreadKey) -> bool:
+    """Whether this end says where the thread may run, or that it was not there."""
+    return isinstance(census, Census) and (key in census.statuses or not census.unread)
 
 
 def _sightings(observation: Observation, key: ThreadKey) -> dict[int, int]:
@@ -212,7 +220,7 @@ def _balance(
 
 def _certain(threads: list[Runner], group: frozenset[int]) -> int:
     """Switches on these CPUs and within the window, beyond doubt."""
-    confined = [runner.growth for runner in threads if runner.allowed and runner.allowed <= group]
+    confined = [runner.growth for runner in threads if runner.bounded and runner.allowed and runner.allowed <= group]
     return sum(growth.least for growth in confined if growth.bracketed)
 
 

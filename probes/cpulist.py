@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import compress, count
 
-from probes.host import ProbeError
+from probes.host import Host, ProbeError, SourceState
 
 MAX_CPUS = 1 << 16  # eight times the largest NR_CPUS of any distribution: a recording may claim four billion CPUs
 MAX_TEXT = 1 << 20  # 65536 CPUs in the longest list form take less than half of it
@@ -43,6 +43,26 @@ def parse_cpulist(text: str, *, nr_cpus: int | None = None, path: str = "") -> f
             raise ProbeError(path, f"CPU {last} is beyond the last possible CPU {limit - 1}")
         mask |= ((1 << (last - first + 1)) - 1) << first
     return bits_of(mask)
+
+
+def read_cpulist(host: Host, path: str) -> frozenset[int]:
+    """A CPU set from a file in list form; raises ProbeError, also for a file that is masked or cut."""
+    return parse_cpulist(_whole(host, path), path=path)
+
+
+def read_cpumask(host: Host, path: str) -> frozenset[int]:
+    """A CPU set from a file in hexadecimal form; raises ProbeError, also for a file that is masked or cut."""
+    return parse_cpumask(_whole(host, path), path)
+
+
+def _whole(host: Host, path: str) -> str:
+    """The kernel ends each of these files with a line end: the empty set is that alone, and ``1`` may have been 12."""
+    text = host.read(path)
+    if not text:
+        raise ProbeError(path, "empty: masked", SourceState.MASKED)
+    if not text.endswith("\n"):
+        raise ProbeError(path, f"no line end, the file is cut: {text[:40]!r}")
+    return text
 
 
 def _parse_region(region: str, path: str) -> tuple[int, int]:

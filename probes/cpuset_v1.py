@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
-from probes.cpulist import parse_cpulist
+from probes.cpulist import read_cpulist
 from probes.host import Host, ProbeError, SourceState, visible
 
 V1_ROOT = "sys/fs/cgroup/cpuset"
@@ -134,10 +134,8 @@ def _cpuset(host: Host, path: str) -> CpusetV1:
 
 def _cpus(host: Host, path: str) -> frozenset[int] | ProbeError:
     for name in ("cpuset.effective_cpus", "cpuset.cpus"):
-        file = f"{path}/{name}"
         try:
-            text = host.read(file)
-            return parse_cpulist(text, path=file) if text else ProbeError(file, "empty: masked", SourceState.MASKED)
+            return read_cpulist(host, f"{path}/{name}")
         except ProbeError as error:
             failed = error
         if failed.state is not SourceState.MISSING:

@@ -30,6 +30,10 @@ ANOTHER_BOOT = "a counter fell that can't fall within one boot: both ends of the
 STANDS_STILL = "it stands still: not this kernel's own file"
 STILL_S = 0.9
 """Within this time some CPU of any running machine is interrupted: the one that this tool runs on, for one."""
+MOST_OF_WALL = 1.5
+"""How far the columns of a CPU together may run ahead of the clock: /proc/stat is read after the time was taken."""
+LATE_TICKS = 200
+"""User and system of a nohz_full CPU lag behind by a second, and may have done so when the window began."""
 STEADY = frozenset(
     {
         InterruptKind.TICK,
@@ -170,8 +174,10 @@ def _fell(before: InterruptRow | None, after: InterruptRow, cpus: Collection[int
 
 
 def _row_delta(before: InterruptRow | None, after: InterruptRow, cpus: Collection[int]) -> RowDelta:
-    counts = {cpu: _count(before, after, cpu) for cpu in cpus}
-    return _as_delta(after, counts)
+    """A number that was given away starts again from 0 on every CPU: where one count fell, none is known."""
+    if after.irq is not None and _fell(before, after, cpus):
+        return _vanished(after, cpus)
+    return _as_delta(after, {cpu: _count(before, after, cpu) for cpu in cpus})
 
 
 def _count(before: InterruptRow | None, after: InterruptRow, cpu: int) -> int | None:
@@ -230,12 +236,16 @@ def _wall_ticks(pairs: Iterable[tuple[CpuTimes, CpuTimes]], wall_ticks: float) -
     The other sources are read before it, which takes a while on a loaded machine; a figure far off is not believed.
     """
     most = max((after.total_ticks - before.total_ticks for before, after in pairs), default=0)
-    return most if 0.5 * wall_ticks <= most <= 1.5 * wall_ticks else wall_ticks
+    return most if 0.5 * wall_ticks <= most <= MOST_OF_WALL * wall_ticks else wall_ticks
 
 
 def _busy(before: CpuTimes, after: CpuTimes, wall_ticks: float) -> BusyDelta | None:
-    """None where the row stood still (a frozen or made-up /proc/stat): that is no idle CPU and no busy one."""
-    if wall_ticks <= 0 or after.total_ticks <= before.total_ticks:
+    """None where the row stood still, or ran ahead of the clock: /proc/stat is frozen or made up at one end.
+
+    That is no idle CPU and no busy one.
+    """
+    grown = after.total_ticks - before.total_ticks
+    if wall_ticks <= 0 or not 0 < grown <= MOST_OF_WALL * wall_ticks + LATE_TICKS:
         return None
     idle = max(0, after.idle - before.idle) + max(0, (after.iowait or 0) - (before.iowait or 0))
     steal = None if before.steal is None or after.steal is None else max(0, after.steal - before.steal)

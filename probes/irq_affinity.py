@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from probes.cpulist import parse_cpulist, parse_cpumask
+from probes.cpulist import read_cpulist, read_cpumask
 from probes.host import Host, ProbeError, SourceState
 
 IRQ_DIR = "proc/irq"
@@ -67,7 +67,7 @@ def _read_irq(host: Host, irq: int) -> IrqAffinity | ProbeError:
     try:
         return IrqAffinity(
             irq=irq,
-            requested=_read_list(host, f"{IRQ_DIR}/{irq}/smp_affinity_list"),
+            requested=read_cpulist(host, f"{IRQ_DIR}/{irq}/smp_affinity_list"),
             effective=_read_effective(host, irq),
             settable=_read_settable(host, irq),
         )
@@ -75,13 +75,9 @@ def _read_irq(host: Host, irq: int) -> IrqAffinity | ProbeError:
         return error
 
 
-def _read_list(host: Host, path: str) -> frozenset[int]:
-    return parse_cpulist(host.read(path), path=path)
-
-
 def _read_effective(host: Host, irq: int) -> frozenset[int] | None:
     try:
-        return _read_list(host, f"{IRQ_DIR}/{irq}/effective_affinity_list")
+        return read_cpulist(host, f"{IRQ_DIR}/{irq}/effective_affinity_list")
     except ProbeError as error:
         if error.state is SourceState.MISSING:  # without CONFIG_GENERIC_IRQ_EFFECTIVE_AFF_MASK (s390, old kernels)
             return None
@@ -96,9 +92,8 @@ def _read_settable(host: Host, irq: int) -> bool | None:
 
 
 def _read_default(host: Host) -> frozenset[int] | ProbeError:
-    path = f"{IRQ_DIR}/default_smp_affinity"
     try:
-        return parse_cpumask(host.read(path), path=path)
+        return read_cpumask(host, f"{IRQ_DIR}/default_smp_affinity")
     except ProbeError as error:
         return error
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.cpulist import parse_cpulist
+from probes.cpulist import read_cpulist
 from probes.cpuset_v1 import NO_CPUSETS_V1, CpusetsV1, read_cpusets_v1
 from probes.host import Host, ProbeError, SourceState, visible
 from probes.topology import read_cpus
@@ -156,6 +156,6 @@ def _cgroups(host: Host, path: str) -> list[str]:
 
 def _cpuset(host: Host, path: str) -> frozenset[int] | ProbeError:
     try:
-        return parse_cpulist(host.read(path), path=path)
+        return read_cpulist(host, path)
     except ProbeError as error:
         return error

@@ -51,7 +51,7 @@ def read_kernel(host: Host, *, arch: str = "") -> Kernel:
 
     Reads /proc/cpuinfo, which sends an IPI to every CPU before 5.19 (arch/x86 aperfmperf): call it before the window.
     """
-    cpuinfo = _text(host, "proc/cpuinfo")
+    cpuinfo = _raw(host, "proc/cpuinfo")
     release = _text(host, "proc/sys/kernel/osrelease")
     config = _config(host, release)
     return Kernel(
@@ -68,8 +68,12 @@ def read_kernel(host: Host, *, arch: str = "") -> Kernel:
 
 
 def _text(host: Host, path: str) -> str:
+    return _raw(host, path).strip()
+
+
+def _raw(host: Host, path: str) -> str:
     try:
-        return host.read(path).strip()
+        return host.read(path)
     except ProbeError:
         return ""
 
@@ -86,7 +90,7 @@ def _cpu_model(cpuinfo: str) -> str:
 def _hypervisor(host: Host, cpuinfo: str) -> str | None:
     """The x86 ``hypervisor`` flag decides; its name comes from /sys/hypervisor/type (Xen) or DMI."""
     vendor = _text(host, "sys/hypervisor/type") or _text(host, "sys/class/dmi/id/sys_vendor")
-    flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    flags = re.search(r"^flags\s*:(.*)\n", cpuinfo, re.MULTILINE)  # without a line end the last of them may be lost
     if flags:
         return (vendor or "hypervisor") if "hypervisor" in flags[1].split() else None
     if vendor:  # arm64 has no such flag

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from probes.counters import parse_count
-from probes.cpulist import parse_cpulist
+from probes.cpulist import parse_cpulist, read_cpulist
 from probes.host import Host, ProbeError, SourceState
 
 NODE_DIR = "sys/devices/system/node"
@@ -79,8 +79,7 @@ def read_numa(host: Host) -> Numa:
 def _cpus(host: Host, path: str) -> frozenset[int] | ProbeError:
     """A list of CPUs or of nodes; the empty one is a lone line end."""
     try:
-        text = host.read(path)
-        return parse_cpulist(text, path=path) if text else ProbeError(path, "empty: masked", SourceState.MASKED)
+        return read_cpulist(host, path)
     except ProbeError as error:
         return error
 

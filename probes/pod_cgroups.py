@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from probes.cgroup_cpu import INITIAL_NAMESPACE, NAMESPACE
-from probes.cpulist import parse_cpulist
+from probes.cpulist import read_cpulist
 from probes.host import Host, ProbeError, SourceState, visible
 from probes.isolation import cgroup2_root
 from probes.rooted import RootedHost
@@ -187,7 +187,7 @@ def _read(host: Host, leaf: tuple[str, str, str], effective: str, names: _Names)
 
 def _cpuset(host: Host, path: str) -> frozenset[int] | ProbeError:
     try:
-        return parse_cpulist(host.read(path), path=path)
+        return read_cpulist(host, path)
     except ProbeError as error:
         return error
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from probes.counters import parse_count
-from probes.cpulist import parse_cpulist
+from probes.cpulist import read_cpulist
 from probes.host import Host, ProbeError, SourceState, visible
 
 ROOT = "sys/fs/resctrl"
@@ -84,8 +84,7 @@ def _group(host: Host, directory: str) -> Group:
 
 def _cpus(host: Host, path: str) -> frozenset[int] | ProbeError:
     try:
-        text = host.read(path)
-        return parse_cpulist(text, path=path) if text else ProbeError(path, "empty: masked", SourceState.MASKED)
+        return read_cpulist(host, path)
     except ProbeError as error:
         return error
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from probes.cpulist import parse_cpumask
+from probes.cpulist import read_cpumask
 from probes.host import Host, ProbeError, SourceState, visible
 
 NET_DIR = "sys/class/net"
@@ -43,7 +43,7 @@ def read_rps(host: Host) -> Rps:
         if len(queues) >= MAX_QUEUES:
             return Rps(queues=queues, default=_read_default(host), cut=True)
         try:
-            queues[visible(path)] = parse_cpumask(host.read(path), path=path)
+            queues[visible(path)] = read_cpumask(host, path)
         except ProbeError as error:
             if error.state is not SourceState.MISSING:  # the device went, or the kernel has no CONFIG_RPS
                 queues[visible(path)] = error
@@ -64,16 +64,19 @@ def _paths(host: Host) -> Iterator[str]:
 
 def _devices(host: Host) -> list[str]:
     try:
-        return host.listdir(NET_DIR)
+        names = host.listdir(NET_DIR)
     except ProbeError as error:
         if error.state is not SourceState.MISSING:
             raise
         host.listdir("sys/class")
         return []
+    if not names:
+        raise ProbeError(NET_DIR, "no device, not even lo: masked", SourceState.MASKED)
+    return names
 
 
 def _read_default(host: Host) -> frozenset[int] | ProbeError | None:
     try:
-        return parse_cpumask(host.read(DEFAULT), path=DEFAULT)
+        return read_cpumask(host, DEFAULT)
     except ProbeError as error:
         return None if error.state is SourceState.MISSING else error

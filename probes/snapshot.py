@@ -123,7 +123,7 @@ class Census:
     schedstat: bool
     """Whether threads carry schedstat, so that switches can be attributed exactly."""
     unread: int = 0
-    """Threads that exist and whose status may not be read, or makes no sense."""
+    """Threads that exist and whose status may not be read, or makes no sense; processes whose threads hide."""
 
     @property
     def complete(self) -> bool:
@@ -296,9 +296,10 @@ def _cpuidle(host: Host, cpu: int) -> CpuIdle | ProbeError:
 
 def read_census(host: Host) -> Census:
     """Raises ProbeError where no process can be seen."""
-    keys = list_threads(host)
+    unlisted: list[ProbeError] = []
+    keys = list_threads(host, unlisted)
     statuses: dict[ThreadKey, ThreadStatus] = {}
-    unread = 0
+    unread = len(unlisted)
     for key in keys:
         try:
             statuses[key] = read_status(host, key)

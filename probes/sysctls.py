@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from probes.counters import parse_count
-from probes.cpulist import parse_cpulist
+from probes.cpulist import read_cpulist
 from probes.host import Host, ProbeError, SourceState
 
 WATCHDOG = "kernel.watchdog"
@@ -91,9 +91,7 @@ def parse_signed(text: str, *, path: str = "") -> int:
 
 def _cpus(host: Host, name: str) -> frozenset[int] | ProbeError:
     """The list form; the empty set is a lone line end, as kernel/sysctl.c proc_do_large_bitmap prints it."""
-    path = path_of(name)
     try:
-        text = host.read(path)
-        return parse_cpulist(text, path=path) if text else ProbeError(path, "empty: masked", SourceState.MASKED)
+        return read_cpulist(host, path_of(name))
     except ProbeError as error:
         return error

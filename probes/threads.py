@@ -88,14 +88,19 @@ def feeds_nothing(status: ThreadStatus) -> bool:
     return worker or is_service(status)
 
 
-def list_threads(host: Host) -> list[ThreadKey]:
-    """All threads that can be seen; raises ProbeError where /proc can't be listed or shows no process at all."""
+def list_threads(host: Host, unread: list[ProbeError] | None = None) -> list[ThreadKey]:
+    """All threads that can be seen; raises ProbeError where /proc can't be listed or shows no process at all.
+
+    ``unread`` receives the processes that exist and whose threads can't be listed.
+    """
     keys: list[ThreadKey] = []
     for pid in _numbers(host.listdir("proc")):
         try:
             keys += [ThreadKey(pid=pid, tid=tid) for tid in _numbers(host.listdir(f"proc/{pid}/task"))]
-        except ProbeError:
-            continue  # the process ended
+        except ProbeError as error:
+            if unread is not None and error.state is not SourceState.MISSING:  # missing: it ended meanwhile
+                unread.append(error)
+            continue
         if len(keys) > MAX_THREADS:
             raise ProbeError("proc", f"more than {MAX_THREADS} threads")
     if not keys:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from probes.counters import parse_count
-from probes.cpulist import parse_cpulist
+from probes.cpulist import read_cpulist
 from probes.host import Host, ProbeError, SourceState
 
 CPU_DIR = "sys/devices/system/cpu"
@@ -37,11 +37,7 @@ def read_cpus(host: Host, which: str) -> frozenset[int]:
 
     The empty set is a lone line end (drivers/base/cpu.c): a file without anything is masked.
     """
-    path = f"{CPU_DIR}/{which}"
-    text = host.read(path)
-    if not text:
-        raise ProbeError(path, "empty: masked", SourceState.MASKED)
-    return parse_cpulist(text, path=path)
+    return read_cpulist(host, f"{CPU_DIR}/{which}")
 
 
 def read_topology(host: Host) -> Topology:
@@ -71,7 +67,7 @@ def _siblings(host: Host, cpus: frozenset[int]) -> dict[int, frozenset[int]]:
     for cpu in cpus:
         path = f"{CPU_DIR}/cpu{cpu}/topology/thread_siblings_list"
         try:
-            told = parse_cpulist(host.read(path), path=path)
+            told = read_cpulist(host, path)
         except ProbeError:
             continue
         if cpu in told:
@@ -89,7 +85,7 @@ def _nodes(host: Host) -> dict[int, int]:
         if match := re.fullmatch(r"node([0-9]{1,6})", name):
             path = f"{NODE_DIR}/{name}/cpulist"
             try:
-                found.update(dict.fromkeys(parse_cpulist(host.read(path), path=path), int(match[1])))
+                found.update(dict.fromkeys(read_cpulist(host, path), int(match[1])))
             except ProbeError:
                 continue
     return found
@@ -101,7 +97,7 @@ def _core_types(host: Host, cpus: frozenset[int]) -> dict[int, str]:
     for kind in CORE_TYPES:
         path = f"sys/devices/{kind}/cpus"
         try:
-            found.update(dict.fromkeys(parse_cpulist(host.read(path), path=path), kind))
+            found.update(dict.fromkeys(read_cpulist(host, path), kind))
         except ProbeError:
             continue
     for cpu in cpus - set(found):

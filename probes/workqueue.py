@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from probes.cpulist import parse_cpumask
+from probes.cpulist import read_cpumask
 from probes.host import Host, ProbeError, SourceState, visible
 
 WORKQUEUE_DIR = "sys/devices/virtual/workqueue"
@@ -47,12 +47,7 @@ def read_workqueues(host: Host) -> Workqueues:
 
 
 def _mask(host: Host, name: str) -> frozenset[int]:
-    """An empty file is masked: the kernel prints at least one word."""
-    path = f"{WORKQUEUE_DIR}/{name}"
-    text = host.read(path)
-    if not text.strip():
-        raise ProbeError(path, "empty: masked", SourceState.MASKED)
-    return parse_cpumask(text, path)
+    return read_cpumask(host, f"{WORKQUEUE_DIR}/{name}")
 
 
 def _isolated(host: Host) -> frozenset[int] | None:

@@ -205,3 +205,33 @@ def test_threads_that_may_not_be_looked_at() -> None:
     assert not isinstance(census, ProbeError)
     found = states(edit(ctx, "after.census", replace(census, unread=3)))
     assert found == {"/proc/*/task": "denied"}
+
+
+@pytest.mark.parametrize("path", ["counters.schedstat", "counters.cpustat"])
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_what_lacks_an_audited_cpu_at_one_end(path: str, end: str) -> None:
+    ctx = context()
+    seen = getattr(getattr(ctx.observation, end).counters, path.rpartition(".")[2])
+    left = {cpu: value for cpu, value in seen.cpus.items() if cpu != 1}
+    found = {line.source: line for line in coverage(edit(ctx, f"{end}.{path}.cpus", left)) if line.state != "read"}
+    (line,) = found.values()
+    assert (line.state, line.reason) == ("malformed", "does not tell of CPU 1 at both ends of the window")
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_online_cpus_that_are_not_told(end: str) -> None:
+    ctx = edit(context(), f"{end}.config.online", gone(state=SourceState.MASKED))
+    assert states(ctx) == {"/sys/devices/system/cpu/online": "masked"}
+
+
+def test_own_threads_that_are_not_read() -> None:
+    thread = Thread(tid=10, switches=3)
+    ctx = edit(context(own=[thread]), "after.runs", {})
+    assert states(ctx) == {"/proc/*/task/*/schedstat": "malformed"}
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_a_folder_without_interrupts_is_masked(end: str) -> None:
+    ctx = context(rows={"30 eth0": {0: 9}}, affinity={30: irq(30, frozenset({0}))})
+    assert states(ctx) == {}
+    assert states(edit(ctx, f"{end}.config.affinity.irqs", {})) == {"/proc/irq": "masked"}

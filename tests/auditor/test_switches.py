@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from auditor.switches import Balance, Growth, balances, groups_of, growth_of, runners
 from auditor.window import Observation
 from probes.delta import SchedDelta
+from probes.host import ProbeError
 from probes.snapshot import Census, Sample
 from probes.threads import ThreadKey, ThreadRun
 from tests.auditor.build import BASE, Thread, cpus, gone, observation
@@ -286,3 +287,23 @@ def simulate(
         samples=tuple(Sample(taken_ns=at, runs=read(times)) for at, times in enumerate(within)),
         after=replace(found.after, runs=read(after)),
     )
+
+
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_switches_of_a_thread_whose_mask_is_unknown_at_one_end_explain_none_for_certain(end: str) -> None:
+    """It may have been allowed elsewhere there: what others did here would be taken for its doing."""
+    thread = Thread(tid=10, switches=800, on=cpus(1))
+    found = observation(threads=[thread])
+    assert [(runner.key.tid, runner.bounded) for runner in runners(found)] == [(10, True)]
+    census = getattr(found, end).census
+    assert isinstance(census, Census)
+    hidden = replace(census, statuses={key: value for key, value in census.statuses.items() if key.tid != 10}, unread=1)
+    for other in (hidden, gone("proc")):
+        changed = replace(found, **{end: replace(getattr(found, end), census=other)})
+        mine = [runner for runner in runners(changed) if runner.key.tid == 10]
+        assert [runner.bounded for runner in mine] == [False]
+        sched = {1: SchedDelta(switches=800, run_ns=0, wait_ns=0)}
+        counted = balances(sched, cpus(1), tuple(mine), frozenset({mine[0].key}), visible=False)
+        assert not isinstance(counted, ProbeError)
+        (balance,) = counted
+        assert (balance.own_least, balance.foreign_least, balance.foreign_most) == (0, 0, 800)

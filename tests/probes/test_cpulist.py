@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.cpulist import MAX_CPUS, format_cpulist, format_cpumask, parse_cpulist, parse_cpumask
-from probes.host import ProbeError
+from probes.cpulist import (
+    MAX_CPUS,
+    format_cpulist,
+    format_cpumask,
+    parse_cpulist,
+    parse_cpumask,
+    read_cpulist,
+    read_cpumask,
+)
+from probes.host import DictHost, ProbeError, SourceState
 
 CPU_SETS = st.frozensets(st.integers(0, 700), max_size=60)
 
@@ -96,3 +106,25 @@ def test_any_text_gives_a_set_or_a_probe_error(text: str) -> None:
         except ProbeError:
             continue
         assert all(0 <= cpu < MAX_CPUS for cpu in cpus)
+
+
+@pytest.mark.parametrize("read", [read_cpulist, read_cpumask])
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        pytest.param("", SourceState.MASKED, id="a file over it"),
+        pytest.param("1", SourceState.MALFORMED, id="it may have been 12"),
+    ],
+)
+def test_a_file_without_a_line_end_is_masked_or_cut(
+    read: Callable[[DictHost, str], frozenset[int]], text: str, state: SourceState
+) -> None:
+    with pytest.raises(ProbeError) as caught:
+        read(DictHost({"proc/irq/9/list": text}), "proc/irq/9/list")
+    assert (caught.value.state, caught.value.path) == (state, "proc/irq/9/list")
+
+
+def test_whole_files() -> None:
+    host = DictHost({"list": "1,5\n", "none": "\n", "mask": "22\n"})
+    assert read_cpulist(host, "list") == read_cpumask(host, "mask") == {1, 5}
+    assert read_cpulist(host, "none") == frozenset()

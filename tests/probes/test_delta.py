@@ -99,7 +99,7 @@ def test_a_fall_on_a_cpu_that_is_not_counted_is_nobodys() -> None:
 
 def test_a_numbered_row_that_was_freed_and_made_again_is_unknown_alone() -> None:
     found = growth(table("LOC: 1 1 x", "24: 500 9 a"), table("LOC: 2 2 x", "24: 3 9 a"))
-    assert found == {"LOC x": {0: 1, 1: 1}, "24 a": {0: None, 1: 0}}
+    assert found == {"LOC x": {0: 1, 1: 1}, "24 a": {0: None, 1: None}}  # what CPU 1 had before it was freed is lost
 
 
 def test_a_number_given_to_another_device_is_unknown_at_both_names() -> None:
@@ -281,6 +281,9 @@ def stat(*, user: int = 0, idle: int = 0, iowait: int = 0, steal: int | None = 0
         (stat(user=1000), stat(idle=200), {}),  # fell: another boot
         (stat(idle=7), stat(idle=7), {}),  # stands still: made up
         (stat(), stat(idle=100, cpu=1), {}),  # offline at one end
+        (stat(), stat(user=900_000, idle=5_000_000), {}),  # made up at the start: no window of a second has that many
+        (stat(), stat(user=350), {0: BusyDelta(busy=1.0, steal_ticks=0)}),  # nohz_full: accounted for late
+        (stat(), stat(user=351), {}),
     ],
 )
 def test_busy(before: CpuStat, after: CpuStat, expected: object) -> None:

@@ -91,6 +91,14 @@ def test_nothing_to_walk_raises() -> None:
         read_irq_affinity(DictHost({}))
 
 
+@pytest.mark.parametrize("name", ["smp_affinity_list", "effective_affinity_list"])
+@pytest.mark.parametrize(("text", "state"), [("", SourceState.MASKED), ("1", SourceState.MALFORMED)])
+def test_a_list_that_is_masked_or_cut_is_no_door_that_is_shut(name: str, text: str, state: SourceState) -> None:
+    found = read_irq_affinity(DictHost({**files(9, "0-3\n", "0\n"), f"proc/irq/9/{name}": text})).irqs[9]
+    assert isinstance(found, ProbeError)
+    assert found.state is state
+
+
 def affinity(settable: bool | None) -> IrqAffinity:
     return IrqAffinity(irq=5, requested=frozenset({0, 1}), effective=frozenset({1}), settable=settable)
 

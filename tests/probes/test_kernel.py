@@ -126,3 +126,9 @@ def test_this_machine() -> None:
     found = read_kernel(TreeHost())
     assert found.release
     assert len(found.boot_id) == 36
+
+
+def test_flags_that_are_cut_do_not_say_bare_metal() -> None:
+    whole = "flags\t\t: fpu lm hypervisor\n"
+    assert read_kernel(DictHost({"proc/cpuinfo": whole})).hypervisor == "hypervisor"
+    assert read_kernel(DictHost({"proc/cpuinfo": whole[:-12]})).hypervisor == "unknown"

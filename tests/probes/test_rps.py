@@ -79,3 +79,13 @@ def test_more_queues_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_any_text_is_a_value_or_an_error(files: dict[str, str]) -> None:
     found = read_rps(DictHost({**files, "sys/class/x": ""}))
     assert isinstance(found, Rps)
+
+
+def test_not_even_lo_is_masked() -> None:
+    class Empty(DictHost):
+        def listdir(self, path: str) -> list[str]:
+            return []
+
+    with pytest.raises(ProbeError, match="not even lo") as caught:
+        read_rps(Empty({}))
+    assert caught.value.state is SourceState.MASKED

@@ -217,3 +217,10 @@ def test_only_processes_of_that_name_are_asked_what_irqbalance_is_told() -> None
     assert (found.pid, isinstance(found.environment, ProbeError)) == (70, False)
     assert [path for path in host.reads if path.endswith("environ")] == ["proc/70/environ"]
     assert read_balancers(host, ProbeError("proc", "none")) == ()
+
+
+@pytest.mark.parametrize(("state", "unread"), [(SourceState.DENIED, 1), (SourceState.MISSING, 0)])
+def test_a_process_whose_threads_are_not_listed_hides_them(state: SourceState, unread: int) -> None:
+    folder = "proc/70/task"
+    files: dict[str, str | ProbeError] = {**KTHREADD, **thread(70), folder: ProbeError(folder, "why", state)}
+    assert read_census(DictHost(files)).unread == unread
