@@ -86,3 +86,7 @@ class FaultyHost:
     def mode(self, path: str) -> int:
         self._fail(f"mode {path.lstrip('/')}")
         return self.base.mode(path)
+
+    def mtime(self, path: str) -> int:
+        self._fail(f"mtime {path.lstrip('/')}")
+        return self.base.mtime(path)

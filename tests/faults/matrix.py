@@ -63,6 +63,10 @@ class Asked:
         self.asked.add(("mode", path.strip("/")))
         return self.host.mode(path)
 
+    def mtime(self, path: str) -> int:
+        self.asked.add(("mtime", path.strip("/")))
+        return self.host.mtime(path)
+
 
 @dataclass(kw_only=True)
 class Timeline:
@@ -183,7 +187,13 @@ def sources(name: str) -> tuple[Source, ...]:
     )
 
 
-FAULTS: Mapping[str, Mapping[str, Fault]] = {"read": OF_FILES, "list": OF_FOLDERS, "link": OF_OTHERS, "mode": OF_OTHERS}
+FAULTS: Mapping[str, Mapping[str, Fault]] = {
+    "read": OF_FILES,
+    "list": OF_FOLDERS,
+    "link": OF_OTHERS,
+    "mode": OF_OTHERS,
+    "mtime": OF_OTHERS,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,14 +214,14 @@ class Combination:
                 text = self._text(phase, path)
                 content = FAULTS[self.source.operation][self.fault](path, text or "")
                 if content != text and not (text is None and self.fault == "missing"):
-                    key = f"mode {path}" if self.source.operation == "mode" else path
+                    key = f"{self.source.operation} {path}" if self.source.operation in ("mode", "mtime") else path
                     found.setdefault(phase, {})[key] = content
         return found
 
     def _text(self, phase: str, path: str) -> str | None:
         """What is there, None where nothing is; of what has no text "?"."""
         host = base(self.host)[phase]
-        look = {"read": host.read, "list": host.listdir, "link": host.readlink, "mode": host.mode}[
+        look = {"read": host.read, "list": host.listdir, "link": host.readlink, "mode": host.mode, "mtime": host.mtime}[
             self.source.operation
         ]
         try:
