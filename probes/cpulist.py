@@ -52,7 +52,10 @@ def read_cpulist(host: Host, path: str) -> frozenset[int]:
 
 def read_cpumask(host: Host, path: str) -> frozenset[int]:
     """A CPU set from a file in hexadecimal form; raises ProbeError, also for a file that is masked or cut."""
-    return parse_cpumask(_whole(host, path), path)
+    text = _whole(host, path)
+    if text.isspace():  # the empty set is 0
+        raise ProbeError(path, "empty: masked", SourceState.MASKED)
+    return parse_cpumask(text, path)
 
 
 def _whole(host: Host, path: str) -> str:

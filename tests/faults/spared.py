@@ -39,8 +39,12 @@ SPARED = (
             "sys/fs/cgroup/[*][*]/cpu.stat*",
             "proc/sys/kernel/sched_rt_*",
             "proc/sys/kernel/numa_balancing",
+            "list sys/kernel/mm/hugepages",
+            "list sys/devices/system/node/node[*]/hugepages",
+            "sys/devices/system/node/has_memory",
+            "list sys/fs/resctrl",
         ),
-        why="readiness: C-states, frequency, clock, memory and quota make nobody less alone on the CPU",
+        why="readiness: C-states, frequency, clock, memory, cache and quota make nobody less alone on the CPU",
     ),
     Spared(
         sources=(
@@ -69,7 +73,7 @@ SPARED = (
     Spared(
         sources=(
             "sys/devices/system/cpu/isolated",
-            "sys/fs/cgroup/*cpuset.cpus.*",
+            "sys/fs/cgroup/*cpuset.*",
             "sys/fs/cgroup/cgroup.*",
             "list sys/fs/cgroup*",
             "link proc/self/ns/cgroup",
@@ -119,6 +123,10 @@ SPARED = (
             "link proc/<kubelet>/ns/mnt",
             "var/lib/kubelet/cpu_manager_state",
             "list var/log/*",
+            "link proc/<kubelet>/exe",
+            "mtime var/lib/kubelet/cpu_manager_state",
+            "var/lib/kubelet/pod-resources/kubelet.sock",
+            "proc/uptime",
             "proc/<own>/io",
         ),
         why="whose threads they are, by name: who owns the CPU is told by their affinity, and no managed queue fired",
