@@ -127,6 +127,7 @@ NAMESPACE = context(complete=False, domains={1: [cpus(0, 1)]}, rows={"30 a": {0:
                 domains={1: [cpus(0, 1)]},
                 isolated=cpus(),
                 rows={"30 a b": {0: 1}},
+                affinity={30: irq(30, cpus(0))},
                 own_rule=OwnRule(audited=cpus(1), irqs=("30", "a*")),
             ),
             FACTS,
