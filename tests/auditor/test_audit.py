@@ -97,8 +97,14 @@ QUIET = context(domains={1: [cpus(0, 1)]}, isolated=cpus())
 DENIED = edit(context(), "after.counters.interrupts", gone("proc/interrupts", SourceState.DENIED))
 MASKED = edit(context(), "after.counters.interrupts", gone("proc/interrupts", SourceState.MASKED))
 
-HIDEPID = context(complete=False, domains={1: [cpus(0, 1)]}, rows={"30 a": {0: 900}})
-NAMESPACE = context(complete=False, domains={1: [cpus(0, 1)]}, rows={"30 a": {0: 900}}, own=[Thread(pid=1)])
+HIDEPID = context(complete=False, domains={1: [cpus(0, 1)]}, rows={"30 a": {0: 900}}, affinity={30: irq(30, cpus(0))})
+NAMESPACE = context(
+    complete=False,
+    domains={1: [cpus(0, 1)]},
+    rows={"30 a": {0: 900}},
+    affinity={30: irq(30, cpus(0))},
+    own=[Thread(pid=1)],
+)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +133,7 @@ NAMESPACE = context(complete=False, domains={1: [cpus(0, 1)]}, rows={"30 a": {0:
                 domains={1: [cpus(0, 1)]},
                 isolated=cpus(),
                 rows={"30 a b": {0: 1}},
+                affinity={30: irq(30, cpus(0))},
                 own_rule=OwnRule(audited=cpus(1), irqs=("30", "a*")),
             ),
             FACTS,
