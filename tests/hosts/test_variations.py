@@ -66,7 +66,7 @@ CASES = {
         cpu1=Status.UNKNOWN,
         cpu5=Status.UNKNOWN,
         turned={"IRQ.AFFINITY": UNKNOWN},
-        next_command=f"sudo {RUN}",
+        next_command=f'sudo env "PATH=$PATH" {RUN}',
     ),
     "domain line": Case(make=make.domain_line, cpu1=Status.EXPOSED, cpu5=Status.ISOLATED, turned={"CFG.DOMAIN": FAIL}),
     "routed, silent": Case(
@@ -145,7 +145,7 @@ CASES = {
         cpu1=Status.UNKNOWN,
         cpu5=Status.UNKNOWN,
         turned={"IRQ.AFFINITY": UNKNOWN, "IRQ.DEVICE": UNEXERCISED},
-        next_command=f"sudo {RUN} --load",
+        next_command=f'sudo env "PATH=$PATH" {RUN} --load',
     ),
     "quiet, domains unknown": Case(
         make=make.quiet_no_domains,
