@@ -117,7 +117,8 @@ def _limit(rule: str, table: Mapping[str, Any]) -> Limit:
 
 
 def _rate(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    endless = isinstance(value, float) and not math.isfinite(value)  # math.isfinite() takes no int of 400 digits
+    if endless or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise PolicyError(f"{where}: a number was expected")
     if not 0 <= value <= MAX_RATE:
         raise PolicyError(f"{where}: a number from 0 to {MAX_RATE:g} was expected")

@@ -90,6 +90,11 @@ def test_the_default_text_says_the_defaults() -> None:
         ('[limits]\n"IRQ.DEVICE" = { warn = nan }', "limits.IRQ.DEVICE.warn: a number was expected"),
         ('[limits]\n"IRQ.DEVICE" = { warn = -1 }', "limits.IRQ.DEVICE.warn: a number from 0 to 1e.09 was expected"),
         (
+            f'[limits]\n"IRQ.DEVICE" = {{ fail = {"9" * 400} }}',
+            "limits.IRQ.DEVICE.fail: a number from 0 to 1e.09 was expected",
+        ),
+        (f'[limits]\n"IRQ.DEVICE" = {{ fail = {"9" * 5000} }}', ".*"),
+        (
             '[limits]\n"IRQ.DEVICE" = { fail = 0 }',
             r"limits.IRQ.DEVICE: fail \(0\) must be above 0 and not below warn \(0\)",
         ),
