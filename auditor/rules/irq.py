@@ -194,6 +194,7 @@ IRQ_MANAGED = Rule(
     id="IRQ.MANAGED",
     title="managed device interrupts",
     kind=Kind.MEASURED,
+    decisive=always,
     why="""Queues whose affinity the kernel manages (smp_affinity is read-only) follow the CPU that submits the I/O.
 They can't be steered; isolcpus=managed_irq helps only while the queue's mask holds an online housekeeping CPU. A queue
 of an NVMe or virtio disk that no other CPU feeds is own where only own threads were switched to there.""",

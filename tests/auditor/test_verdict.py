@@ -61,7 +61,9 @@ def test_precedence_from_the_worst_down() -> None:
     assert verdict.reason == "doors closed and in force, every decisive rule passed"
 
 
-@pytest.mark.parametrize("rule", ["CFG_DOMAIN", "IRQ_AFFINITY", "THR_FOREIGN", "IRQ_DEVICE", "SIRQ_SCHED"])
+@pytest.mark.parametrize(
+    "rule", ["CFG_DOMAIN", "IRQ_AFFINITY", "THR_FOREIGN", "IRQ_DEVICE", "IRQ_MANAGED", "SIRQ_SCHED"]
+)
 @pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.NOT_EXERCISED])
 def test_a_decisive_rule_that_does_not_know_keeps_the_verdict_open(rule: str, outcome: Outcome) -> None:
     assert judge_cpu(context(), said(**{rule: outcome}), 1).status is Status.UNKNOWN
