@@ -68,8 +68,11 @@ def no_hang() -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def fuzz(target: Target, *, seed: int, inputs: int, until: float | None = None) -> Result:
-    """Runs ``inputs`` through one target, or until the monotonic time ``until``. The same seed is the same run."""
+def fuzz(target: Target, *, seed: int, inputs: int, until: float | None = None, limit_s: float = LIMIT_S) -> Result:
+    """Runs ``inputs`` through one target, or until the monotonic time ``until``. The same seed is the same run.
+
+    An input that takes more CPU time than ``limit_s`` is a bug.
+    """
     rng = random.Random(f"{seed} {target.name}")
     pool = list(target.seeds)
     result = Result(target=target.name)
@@ -77,7 +80,7 @@ def fuzz(target: Target, *, seed: int, inputs: int, until: float | None = None) 
     with no_hang():
         for number in range(inputs):
             text = _input(rng, target, pool)
-            new = _one(target, text, result, again=number % AGAIN == 0)
+            new = _one(target, text, result, limit_s, again=number % AGAIN == 0)
             if new and len(pool) < MAX_POOL and len(text) < 10_000:
                 pool.append(text)  # what was refused for a new reason got further than the others
             if until is not None and number % 100 == 0 and time.monotonic() > until:
@@ -91,7 +94,7 @@ def _input(rng: random.Random, target: Target, pool: list[str]) -> str:
     return data.decode("utf-8", "surrogateescape") if target.argument else decode(data)
 
 
-def _one(target: Target, text: str, result: Result, *, again: bool) -> bool:
+def _one(target: Target, text: str, result: Result, limit_s: float, *, again: bool) -> bool:
     """One input; whether its outcome is of a kind not seen before."""
     signal.setitimer(signal.ITIMER_VIRTUAL, HANG_S)
     before = time.process_time()
@@ -100,7 +103,7 @@ def _one(target: Target, text: str, result: Result, *, again: bool) -> bool:
     result.inputs += 1
     if took > result.slowest_s:
         result.slowest_s, result.slowest = took, text
-    if took > LIMIT_S:
+    if took > limit_s:
         result.bugs.append(Bug(target=target.name, text=text, problem=f"took {took:.1f} s"))
     if again and (other := outcome(target, text, result)) != said:
         result.bugs.append(Bug(target=target.name, text=text, problem=f"{said!r}, then {other!r}"))

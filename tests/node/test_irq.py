@@ -46,8 +46,8 @@ chmod +x /usr/local/sbin/systemctl
 rm -f /etc/default/irqbalance"""
 FORGET = """echo 'IRQBALANCE_BANNED_CPULIST="1"' >/etc/default/irqbalance
 systemctl restart irqbalance; sleep 1"""
-RECORD = f"""{PYTHON} -m auditor record --cpus 1,3 --window 5s --workload $reader -o $OUT/own.tar.gz 2>$OUT/own.err
-{PYTHON} -m auditor run --from $OUT/own.tar.gz -o $OUT/forgotten.json >$OUT/forgotten.txt 2>$OUT/forgotten.err
+RECORD = """cpu_audit record --cpus 1,3 --window 5s --workload $reader -o $OUT/own.tar.gz 2>$OUT/own.err
+cpu_audit run --from $OUT/own.tar.gz -o $OUT/forgotten.json >$OUT/forgotten.txt 2>$OUT/forgotten.err
 echo $? >$OUT/forgotten.code"""
 PARTITION = """mkdir /sys/fs/cgroup/latency
 echo 1,3 >/sys/fs/cgroup/latency/cpuset.cpus
