@@ -6,7 +6,7 @@ from pathlib import Path
 
 QEMU = "qemu-system-x86_64"
 # lpj (3 GHz at HZ=250): measuring it on a busy host takes up to a second per CPU, and fails.
-# Mitigations, hardening and the self-tests of ciphers cost emulated CPUs a third of their time, and decide nothing here.
+# Mitigations, hardening and self-tests of ciphers cost emulated CPUs a third of their time, and decide nothing here.
 LIGHT = "mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off apparmor=0 cryptomgr.notests"
 BASE_CMDLINE = f"console=ttyS0 quiet loglevel=4 panic=-1 oops=panic lpj=12000000 {LIGHT}"
 # Under thread=multi a vCPU may meet a breakpoint that the kernel set while it patched its code and has long taken away:
