@@ -50,6 +50,7 @@ def test_what_is_decisive() -> None:
         "IRQ.AFFINITY",
         "THR.FOREIGN",
         "IRQ.DEVICE",
+        "IRQ.MANAGED",
         "SIRQ.SCHED",
         "CFG.CPUS",
     ]

@@ -133,6 +133,7 @@ def test_decisive_is_nothing_unless_said() -> None:
         "IRQ.AFFINITY",
         "THR.FOREIGN",
         "IRQ.DEVICE",
+        "IRQ.MANAGED",
         "SIRQ.SCHED",
     }
 
