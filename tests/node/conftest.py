@@ -6,6 +6,7 @@ The boots of all selected tests are ordered together when the first of them asks
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,14 @@ def scenario_of(item: pytest.Item) -> Bootable | None:
     """The scenario that a test names."""
     marker = item.get_closest_marker("scenario")
     return marker.args[0] if marker else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Scenarios after all else of this folder: they boot in the background, and other tests replace parts of a node."""
+    here = [at for at, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    ordered = sorted((items[at] for at in here), key=lambda item: scenario_of(item) is not None)
+    for at, item in zip(here, ordered, strict=True):
+        items[at] = item
 
 
 @pytest.fixture(scope="session")

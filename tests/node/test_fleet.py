@@ -26,6 +26,12 @@ class Played:
         return self.boot(job)
 
 
+def test_no_guest_boots_while_a_test_replaces_parts_of_a_node(request: pytest.FixtureRequest) -> None:
+    here = [item for item in request.session.items if item.path.parent == request.path.parent]
+    booted = [item.get_closest_marker("scenario") is not None for item in here]
+    assert booted == sorted(booted)
+
+
 def test_each_scenario_boots_once_in_a_directory_of_its_name(tmp_path: Path) -> None:
     jobs: list[Path] = []
 
