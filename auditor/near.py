@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from probes.host import Host, ProbeError
+from probes.host import Host, ProbeError, attempt
 from probes.schedstat import SchedStat, read_schedstat
-from probes.snapshot import Census, Counters, attempt
+from probes.snapshot import Census, Counters
 from probes.threads import ThreadKey, ThreadRun, is_service, read_runs, thread_irq
 
 TRIES = 16

@@ -11,6 +11,7 @@ from probes.cgroup_cpu_text import CpuLimit, Throttling
 from probes.host import ProbeError, SourceState
 from probes.threads import ThreadKey
 
+LIMIT_FILES = ("/sys/fs/cgroup/**/cpu.max", "/sys/fs/cgroup/**/cpu.cfs_quota_us", "/sys/fs/cgroup/**/cpu.stat")
 NEVER = Throttling(periods=0, throttled=0, throttled_us=0)
 
 

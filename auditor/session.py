@@ -28,10 +28,10 @@ from probes.bench.process import Command, Running, start
 from probes.bench.work import cyclictest_command, spin_command
 from probes.cpulist import format_cpulist
 from probes.cpustat import read_cpustat
-from probes.host import Host, ProbeError, TreeHost
+from probes.host import Host, ProbeError, TreeHost, attempt
 from probes.isolation import read_isolation
 from probes.record import Recorder
-from probes.snapshot import Facts, attempt, read_census, read_facts, read_kubernetes
+from probes.snapshot import Facts, read_census, read_facts, read_kubernetes
 from probes.topology import read_topology
 
 SETTLE_S = 2.0

@@ -16,14 +16,13 @@ from auditor.irq_names import check_named
 from auditor.near import Between, Near, kernel_threads
 from auditor.own import OwnRule
 from auditor.targets import Targets
-from probes.host import Host, ProbeError
+from probes.host import Host, ProbeError, attempt
 from probes.snapshot import (
     Census,
     Counters,
     Facts,
     Sample,
     Snapshot,
-    attempt,
     attempt_list,
     read_balancers,
     read_census,

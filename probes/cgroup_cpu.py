@@ -22,7 +22,7 @@ from probes.cgroup_cpu_text import (
     parse_waited,
 )
 from probes.cpuset_v1 import ONLY_IN_ROOT
-from probes.host import Host, ProbeError, SourceState
+from probes.host import Host, ProbeError, SourceState, attempt
 from probes.isolation import cgroup2_root
 from probes.threads import ThreadKey
 
@@ -134,16 +134,9 @@ def _v1_mount(host: Host) -> _Mount | ProbeError:
             host.read(f"{root}/cpu.shares")
         except ProbeError:
             continue
-        return _Mount(root=root, version=1, real=True if _has(host, f"{root}/{ONLY_IN_ROOT}") else None)
+        part = isinstance(attempt(host.read, f"{root}/{ONLY_IN_ROOT}"), ProbeError)
+        return _Mount(root=root, version=1, real=None if part else True)
     return ProbeError(V1_MOUNTS[0], "the cpu controller (cgroup v1) is not mounted here", SourceState.MISSING)
-
-
-def _has(host: Host, path: str) -> bool:
-    try:
-        host.read(path)
-    except ProbeError:
-        return False
-    return True
 
 
 def _hidden(host: Host, mount: _Mount) -> tuple[ProbeError | None, bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from probes.host import ProbeError
+
 MAX_DIGITS = 20  # 2**64 has 20; longer is damage, and int() of thousands of digits raises ValueError
 
 
@@ -10,6 +12,14 @@ def parse_count(token: str) -> int | None:
     if len(token) <= MAX_DIGITS and token.isascii() and token.isdigit():
         return int(token)
     return None
+
+
+def parse_number(text: str, *, path: str = "") -> int:
+    """A file that holds one unsigned number; raises ProbeError (MALFORMED)."""
+    number = parse_count(text.strip())
+    if number is None:
+        raise ProbeError(path, f"not a number: {text.strip()[:40]!r}")
+    return number
 
 
 def counter_delta(before: int, after: int, *, bits: int = 32) -> int | None:

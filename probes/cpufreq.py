@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from probes.counters import parse_count
-from probes.cpuidle import parse_number
+from probes.counters import parse_count, parse_number
 from probes.host import Host, ProbeError, SourceState
 
 CPUFREQ_DIR = "sys/devices/system/cpu/cpufreq"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from probes.counters import parse_count
+from probes.counters import parse_number
 from probes.host import Host, ProbeError, SourceState
 
 CPU_DIR = "sys/devices/system/cpu"
@@ -91,14 +91,6 @@ def parse_idle_state(index: int, values: Mapping[str, str], *, path: str = "") -
 
 def _number(values: Mapping[str, str], name: str, path: str) -> int:
     return parse_number(values[name], path=f"{path}/{name}")
-
-
-def parse_number(text: str, *, path: str = "") -> int:
-    """A file that holds one unsigned number; raises ProbeError (MALFORMED)."""
-    number = parse_count(text.strip())
-    if number is None:
-        raise ProbeError(path, f"not a number: {text.strip()[:40]!r}")
-    return number
 
 
 def read_idle_driver(host: Host) -> str:

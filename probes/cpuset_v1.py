@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from probes.cpulist import read_cpulist
-from probes.host import Host, ProbeError, SourceState, visible
+from probes.host import Host, ProbeError, SourceState, attempt, visible
 
 V1_ROOT = "sys/fs/cgroup/cpuset"
 BALANCE, EXCLUSIVE = "cpuset.sched_load_balance", "cpuset.cpu_exclusive"
@@ -92,7 +92,7 @@ def read_cpusets_v1(host: Host) -> CpusetsV1 | ProbeError:
     for seen, (path, above) in enumerate(queue):
         if seen == MAX_CPUSETS:
             break
-        balanced = _flag(host, f"{path}/{BALANCE}")
+        balanced = attempt(_flag, host, f"{path}/{BALANCE}")
         if isinstance(balanced, ProbeError):
             unread += [balanced] if balanced.state is not SourceState.MISSING else []
             continue
@@ -105,7 +105,7 @@ def read_cpusets_v1(host: Host) -> CpusetsV1 | ProbeError:
         balancing=tuple(balancing),
         unbalanced=tuple(unbalanced),
         unread=tuple(unread),
-        whole=_is_root(host),
+        whole=not isinstance(attempt(host.read, f"{V1_ROOT}/{ONLY_IN_ROOT}"), ProbeError),
         cut=len(queue) > MAX_CPUSETS,
     )
 
@@ -120,16 +120,8 @@ def _below(host: Host, path: str, unread: list[ProbeError]) -> list[str]:
     return [name for name in names if name not in NO_CGROUPS and not (name.partition(".")[0] in files and "." in name)]
 
 
-def _is_root(host: Host) -> bool:
-    try:
-        host.read(f"{V1_ROOT}/{ONLY_IN_ROOT}")
-    except ProbeError:
-        return False
-    return True
-
-
 def _cpuset(host: Host, path: str) -> CpusetV1:
-    return CpusetV1(path=visible(path), cpus=_cpus(host, path), exclusive=_flag(host, f"{path}/{EXCLUSIVE}"))
+    return CpusetV1(path=visible(path), cpus=_cpus(host, path), exclusive=attempt(_flag, host, f"{path}/{EXCLUSIVE}"))
 
 
 def _cpus(host: Host, path: str) -> frozenset[int] | ProbeError:
@@ -143,11 +135,8 @@ def _cpus(host: Host, path: str) -> frozenset[int] | ProbeError:
     return failed
 
 
-def _flag(host: Host, path: str) -> bool | ProbeError:
-    try:
-        return parse_flag(host.read(path), path=path)
-    except ProbeError as error:
-        return error
+def _flag(host: Host, path: str) -> bool:
+    return parse_flag(host.read(path), path=path)
 
 
 def parse_flag(text: str, *, path: str = "") -> bool:

@@ -12,8 +12,10 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
+P = ParamSpec("P")
+T = TypeVar("T")
 FIRST_READ = 16 << 10  # most files of /proc fit; a buffer of a mebibyte for each would cost more than the read
 NEXT_READ = 1 << 20  # seq_file hands out at most what is asked for; large reads keep a /proc table in one piece
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never waits, whatever lies in an image
@@ -41,6 +43,21 @@ class ProbeError(Exception):
         self.path = path
         self.reason = reason
         self.state = state
+
+
+def attempt(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | ProbeError:
+    """What ``read`` returns, or the ProbeError that it raises, as a value."""
+    try:
+        return read(*args, **kwargs)
+    except ProbeError as error:
+        return error
+
+
+def known(value: T | ProbeError) -> T:
+    """The value; raises the ProbeError that stands in its place. The inverse of ``attempt``."""
+    if isinstance(value, ProbeError):
+        raise value
+    return value
 
 
 class Host(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from probes.cpulist import read_cpulist, read_cpumask
-from probes.host import Host, ProbeError, SourceState
+from probes.host import Host, ProbeError, SourceState, attempt
 
 IRQ_DIR = "proc/irq"
 WRITE_BITS = 0o222
@@ -55,24 +55,21 @@ class IrqAffinities:
 def read_irq_affinity(host: Host) -> IrqAffinities:
     """Walks /proc/irq; an interrupt that can't be read is its ProbeError. Raises one if there is nothing to walk."""
     numbers = sorted(int(name) for name in host.listdir(IRQ_DIR) if _NUMBER.fullmatch(name))
-    irqs = {irq: _read_irq(host, irq) for irq in numbers}
+    irqs = {irq: attempt(_read_irq, host, irq) for irq in numbers}
     return IrqAffinities(
         irqs=irqs,
-        default=_read_default(host),
+        default=attempt(read_cpumask, host, f"{IRQ_DIR}/default_smp_affinity"),
         modes_tell=any(isinstance(found, IrqAffinity) and found.settable is False for found in irqs.values()),
     )
 
 
-def _read_irq(host: Host, irq: int) -> IrqAffinity | ProbeError:
-    try:
-        return IrqAffinity(
-            irq=irq,
-            requested=read_cpulist(host, f"{IRQ_DIR}/{irq}/smp_affinity_list"),
-            effective=_read_effective(host, irq),
-            settable=_read_settable(host, irq),
-        )
-    except ProbeError as error:
-        return error
+def _read_irq(host: Host, irq: int) -> IrqAffinity:
+    return IrqAffinity(
+        irq=irq,
+        requested=read_cpulist(host, f"{IRQ_DIR}/{irq}/smp_affinity_list"),
+        effective=_read_effective(host, irq),
+        settable=_read_settable(host, irq),
+    )
 
 
 def _read_effective(host: Host, irq: int) -> frozenset[int] | None:
@@ -89,13 +86,6 @@ def _read_settable(host: Host, irq: int) -> bool | None:
         return bool(host.mode(f"{IRQ_DIR}/{irq}/smp_affinity") & WRITE_BITS)
     except ProbeError:
         return None
-
-
-def _read_default(host: Host) -> frozenset[int] | ProbeError:
-    try:
-        return read_cpumask(host, f"{IRQ_DIR}/default_smp_affinity")
-    except ProbeError as error:
-        return error
 
 
 def feeds_from_its_cpus(actions: str) -> bool:

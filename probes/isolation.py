@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from probes.cpulist import read_cpulist
 from probes.cpuset_v1 import NO_CPUSETS_V1, CpusetsV1, read_cpusets_v1
-from probes.host import Host, ProbeError, SourceState, visible
+from probes.host import Host, ProbeError, SourceState, attempt, visible
 from probes.topology import read_cpus
 
 CGROUP_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
@@ -72,20 +72,15 @@ def read_isolation(host: Host) -> Isolation:
     root = cgroup2_root(host)
     partitions, cut = (root, False) if isinstance(root, ProbeError) else _walk(host, root)
     return Isolation(
-        boot=_cpus(host, "isolated"),
-        nohz_full=_cpus(host, "nohz_full"),
+        boot=attempt(read_cpus, host, "isolated"),
+        nohz_full=attempt(read_cpus, host, "nohz_full"),
         partitions=partitions,
-        cgroup_isolated=root if isinstance(root, ProbeError) else _cpuset(host, f"{root}/cpuset.cpus.isolated"),
+        cgroup_isolated=root
+        if isinstance(root, ProbeError)
+        else attempt(read_cpulist, host, f"{root}/cpuset.cpus.isolated"),
         walk_cut=cut,
         cpusets_v1=read_cpusets_v1(host),
     )
-
-
-def _cpus(host: Host, which: str) -> frozenset[int] | ProbeError:
-    try:
-        return read_cpus(host, which)
-    except ProbeError as error:
-        return error
 
 
 def cgroup2_root(host: Host) -> str | ProbeError:
@@ -129,7 +124,7 @@ def _state(host: Host, path: str) -> str:
 
 
 def _partition(host: Host, path: str, state: str) -> Partition:
-    cpus = _cpuset(host, f"{path}/cpuset.cpus.effective")
+    cpus = attempt(read_cpulist, host, f"{path}/cpuset.cpus.effective")
     return Partition(
         path=visible(path),
         state=state,
@@ -139,10 +134,10 @@ def _partition(host: Host, path: str, state: str) -> Partition:
 
 
 def _asked(host: Host, path: str) -> frozenset[int] | ProbeError:
-    exclusive = _cpuset(host, f"{path}/cpuset.cpus.exclusive")
+    exclusive = attempt(read_cpulist, host, f"{path}/cpuset.cpus.exclusive")
     if exclusive and not isinstance(exclusive, ProbeError):
         return exclusive
-    return _cpuset(host, f"{path}/cpuset.cpus")
+    return attempt(read_cpulist, host, f"{path}/cpuset.cpus")
 
 
 def _cgroups(host: Host, path: str) -> list[str]:
@@ -152,10 +147,3 @@ def _cgroups(host: Host, path: str) -> list[str]:
     except ProbeError:
         return []
     return [name for name in names if "." not in name or name.partition(".")[0] not in CONTROLLERS]
-
-
-def _cpuset(host: Host, path: str) -> frozenset[int] | ProbeError:
-    try:
-        return read_cpulist(host, path)
-    except ProbeError as error:
-        return error

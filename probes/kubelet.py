@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from probes.cpu_manager_state import CpuManagerState, read_cpu_manager_state
-from probes.host import Host, ProbeError, SourceState
+from probes.host import Host, ProbeError, SourceState, attempt
 from probes.kubelet_config import KubeletConfig, Layer, configure, read_layers
 from probes.kubelet_document import load
 from probes.kubelet_flags import configured_by, parse_argv, parse_flags
@@ -90,12 +90,7 @@ def ask_kubelet(host: Host, kubelet: Kubelet) -> Kubelet:
     if kubelet.pid is None:
         return kubelet
     inside = RootedHost(host, kubelet.root) if kubelet.root else host
-    answer: PodResources | ProbeError
-    try:
-        answer = read_pod_resources(inside, kubelet.state_path.rpartition("/")[0])
-    except ProbeError as error:
-        answer = error
-    return replace(kubelet, resources=answer)
+    return replace(kubelet, resources=attempt(read_pod_resources, inside, kubelet.state_path.rpartition("/")[0]))
 
 
 def read_installed(host: Host) -> Kubelet | None:
@@ -218,22 +213,10 @@ def _k3s_flags(host: Host, root: str, flags: Mapping[str, list[str]]) -> tuple[d
 
 
 def _read(host: Host, pid: int | None, root: str, start: _Start) -> Kubelet:
-    config: KubeletConfig | ProbeError
-    state: CpuManagerState | ProbeError
-    try:
-        config = configure(read_layers(host, start.config, start.config_dir), start.flags)
-    except ProbeError as error:
-        config = error
-    mtime: int | ProbeError
+    config = attempt(lambda: configure(read_layers(host, start.config, start.config_dir), start.flags))
     path = f"{start.root_dir}/cpu_manager_state"
-    try:
-        mtime = host.mtime(path)  # before the text: what is read may be newer than that, never older
-    except ProbeError as error:
-        mtime = error
-    try:
-        state = read_cpu_manager_state(host, start.root_dir)
-    except ProbeError as error:
-        state = error
+    mtime = attempt(host.mtime, path)  # before the text: what is read may be newer than that, never older
+    state = attempt(read_cpu_manager_state, host, start.root_dir)
     return Kubelet(
         pid=pid,
         root=root,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from probes.cpuidle import parse_number
+from probes.counters import parse_number
 from probes.host import Host, ProbeError, SourceState
 
 MM_DIR = "sys/kernel/mm"

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from probes.counters import parse_count
+from probes.counters import parse_count, parse_number
 from probes.cpulist import parse_cpulist, read_cpulist
-from probes.host import Host, ProbeError, SourceState
+from probes.host import Host, ProbeError, SourceState, attempt
+from probes.topology import NODE_DIR
 
-NODE_DIR = "sys/devices/system/node"
 POOL_DIR = "sys/kernel/mm/hugepages"
 HAS_MEMORY = "has_memory"
 PLACED = ("anon", "shmem")
@@ -69,19 +69,11 @@ def read_numa(host: Host) -> Numa:
     if not nodes:
         raise ProbeError(NODE_DIR, "no node in it: masked or cut", SourceState.MASKED)
     return Numa(
-        cpus={node: _cpus(host, f"{NODE_DIR}/{nodes[node]}/cpulist") for node in sorted(nodes)},
-        memory=_cpus(host, f"{NODE_DIR}/{HAS_MEMORY}"),
+        cpus={node: attempt(read_cpulist, host, f"{NODE_DIR}/{nodes[node]}/cpulist") for node in sorted(nodes)},
+        memory=attempt(read_cpulist, host, f"{NODE_DIR}/{HAS_MEMORY}"),
         pools=_pools(host, POOL_DIR, "resv_hugepages"),
         node_pools={node: _pools(host, f"{NODE_DIR}/{nodes[node]}/hugepages", None) for node in sorted(nodes)},
     )
-
-
-def _cpus(host: Host, path: str) -> frozenset[int] | ProbeError:
-    """A list of CPUs or of nodes; the empty one is a lone line end."""
-    try:
-        return read_cpulist(host, path)
-    except ProbeError as error:
-        return error
 
 
 def _pools(host: Host, directory: str, reserved: str | None) -> dict[int, Pool | ProbeError]:
@@ -90,26 +82,19 @@ def _pools(host: Host, directory: str, reserved: str | None) -> dict[int, Pool |
     except ProbeError:
         return {}
     sizes = {int(match[1]): name for name in names if (match := _SIZE.fullmatch(name))}
-    return {size: _pool(host, f"{directory}/{sizes[size]}", reserved) for size in sorted(sizes)}
+    return {size: attempt(_pool, host, f"{directory}/{sizes[size]}", reserved) for size in sorted(sizes)}
 
 
-def _pool(host: Host, directory: str, reserved: str | None) -> Pool | ProbeError:
-    try:
-        return Pool(
-            total=_number(host, f"{directory}/nr_hugepages"),
-            free=_number(host, f"{directory}/free_hugepages"),
-            reserved=_number(host, f"{directory}/{reserved}") if reserved else None,
-        )
-    except ProbeError as error:
-        return error
+def _pool(host: Host, directory: str, reserved: str | None) -> Pool:
+    return Pool(
+        total=_number(host, f"{directory}/nr_hugepages"),
+        free=_number(host, f"{directory}/free_hugepages"),
+        reserved=_number(host, f"{directory}/{reserved}") if reserved else None,
+    )
 
 
 def _number(host: Host, path: str) -> int:
-    text = host.read(path)
-    number = parse_count(text.strip())
-    if number is None:
-        raise ProbeError(path, f"not a number: {text.strip()[:40]!r}")
-    return number
+    return parse_number(host.read(path), path=path)
 
 
 def read_own_memory(host: Host, pids: Iterable[int], directories: Iterable[str]) -> OwnMemory:
@@ -122,15 +107,12 @@ def read_own_memory(host: Host, pids: Iterable[int], directories: Iterable[str])
         except ProbeError as error:
             if error.state is not SourceState.MISSING:
                 placed[directory] = error
-    return OwnMemory(allowed={pid: _allowed(host, pid) for pid in sorted(set(pids))}, placed=placed)
+    return OwnMemory(allowed={pid: attempt(_allowed, host, pid) for pid in sorted(set(pids))}, placed=placed)
 
 
-def _allowed(host: Host, pid: int) -> frozenset[int] | ProbeError:
+def _allowed(host: Host, pid: int) -> frozenset[int]:
     path = f"proc/{pid}/status"
-    try:
-        return parse_allowed(host.read(path), path=path)
-    except ProbeError as error:
-        return error
+    return parse_allowed(host.read(path), path=path)
 
 
 def parse_allowed(text: str, *, path: str = "status") -> frozenset[int]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from probes.cgroup_cpu import INITIAL_NAMESPACE, NAMESPACE
 from probes.cpulist import read_cpulist
-from probes.host import Host, ProbeError, SourceState, visible
+from probes.cpuset_v1 import V1_ROOT
+from probes.host import Host, ProbeError, SourceState, attempt, visible
 from probes.isolation import cgroup2_root
 from probes.rooted import RootedHost
 
-V1_ROOT = "sys/fs/cgroup/cpuset"
 MAX_VISITED = 4000
 """Cgroups of pods; a node holds some hundred pods."""
 MAX_NAMES = 10_000
@@ -172,7 +172,10 @@ def _read(host: Host, leaf: tuple[str, str, str], effective: str, names: _Names)
     """crun, and CRI-O with it, may put the container into a cgroup of its own below the one with its id."""
     pod, identity, path = leaf
     inner = f"{path}/container"
-    asked, deeper = _cpuset(host, f"{path}/cpuset.cpus"), _cpuset(host, f"{inner}/cpuset.cpus")
+    asked, deeper = (
+        attempt(read_cpulist, host, f"{path}/cpuset.cpus"),
+        attempt(read_cpulist, host, f"{inner}/cpuset.cpus"),
+    )
     nested = not (isinstance(deeper, ProbeError) and deeper.state is SourceState.MISSING)
     directory = inner if nested else path
     return PodCgroup(
@@ -181,15 +184,8 @@ def _read(host: Host, leaf: tuple[str, str, str], effective: str, names: _Names)
         name=names.containers[identity][2] if identity in names.containers else None,
         path=visible(directory),
         cpus=deeper if nested and deeper else asked,
-        effective=_cpuset(host, f"{directory}/{effective}"),
+        effective=attempt(read_cpulist, host, f"{directory}/{effective}"),
     )
-
-
-def _cpuset(host: Host, path: str) -> frozenset[int] | ProbeError:
-    try:
-        return read_cpulist(host, path)
-    except ProbeError as error:
-        return error
 
 
 def _names(host: Host, roots: list[str]) -> _Names:

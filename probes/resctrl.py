@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from probes.counters import parse_count
 from probes.cpulist import read_cpulist
-from probes.host import Host, ProbeError, SourceState, visible
+from probes.host import Host, ProbeError, SourceState, attempt, known, visible
+from probes.topology import CPU_DIR
 
 ROOT = "sys/fs/resctrl"
 DEFAULT = "/"
@@ -20,7 +21,6 @@ DEFAULT = "/"
 NO_GROUPS = ("info", "mon_data", "mon_groups")
 MAX_GROUPS = 256
 """No processor has so many classes of service."""
-CPU_DIR = "sys/devices/system/cpu"
 _CACHE = re.compile(r"L([23])(?:CODE|DATA)?")
 _MASK = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 Masks = Mapping[str, Mapping[int, int]]
@@ -47,9 +47,7 @@ class Resctrl:
     def group_of(self, cpu: int) -> str:
         """The group of a CPU. Raises ProbeError where one that may have it can't be read."""
         for name, group in self.groups.items():
-            cpus = group if isinstance(group, ProbeError) else group.cpus
-            if isinstance(cpus, ProbeError):
-                raise cpus
+            cpus = known(known(group).cpus)
             if name != DEFAULT and cpu in cpus:
                 return name
         return DEFAULT
@@ -79,21 +77,12 @@ def read_resctrl(host: Host, cpus: Collection[int]) -> Resctrl | None:
 
 
 def _group(host: Host, directory: str) -> Group:
-    return Group(cpus=_cpus(host, f"{directory}/cpus_list"), masks=_masks(host, f"{directory}/schemata"))
+    cpus = attempt(read_cpulist, host, f"{directory}/cpus_list")
+    return Group(cpus=cpus, masks=attempt(_masks, host, f"{directory}/schemata"))
 
 
-def _cpus(host: Host, path: str) -> frozenset[int] | ProbeError:
-    try:
-        return read_cpulist(host, path)
-    except ProbeError as error:
-        return error
-
-
-def _masks(host: Host, path: str) -> Masks | ProbeError:
-    try:
-        return parse_schemata(host.read(path), path=path)
-    except ProbeError as error:
-        return error
+def _masks(host: Host, path: str) -> Masks:
+    return parse_schemata(host.read(path), path=path)
 
 
 def parse_schemata(text: str, *, path: str = "schemata") -> dict[str, dict[int, int]]:
@@ -136,14 +125,12 @@ def _domains(host: Host, cpus: Iterable[int]) -> dict[tuple[int, int], int]:
 
 def read_task_groups(host: Host, pids: Iterable[int]) -> dict[int, str | ProbeError]:
     """The group of each process (/proc/PID/cpu_resctrl_groups, since 5.6): ``/`` is that of the CPU. Never raises."""
-    found: dict[int, str | ProbeError] = {}
-    for pid in sorted(set(pids)):
-        path = f"proc/{pid}/cpu_resctrl_groups"
-        try:
-            found[pid] = parse_task_group(host.read(path), path=path)
-        except ProbeError as error:
-            found[pid] = error
-    return found
+    return {pid: attempt(_task_group, host, pid) for pid in sorted(set(pids))}
+
+
+def _task_group(host: Host, pid: int) -> str:
+    path = f"proc/{pid}/cpu_resctrl_groups"
+    return parse_task_group(host.read(path), path=path)
 
 
 def parse_task_group(text: str, *, path: str = "cpu_resctrl_groups") -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from probes.boot_files import BootFiles, read_boot_files
 from probes.cgroup_cpu import CgroupCpu, read_cgroup_cpu
@@ -14,7 +13,7 @@ from probes.cpu_timers import CpuTimers, read_cpu_timers
 from probes.cpufreq import CPUFREQ_DIR, FrequencyPolicy, read_cpufreq
 from probes.cpuidle import CpuIdle, read_cpuidle, read_idle_driver
 from probes.cpustat import CpuStat, read_cpustat
-from probes.host import Host, ProbeError, SourceState
+from probes.host import Host, ProbeError, SourceState, attempt
 from probes.interrupts import Interrupts, read_interrupts
 from probes.irq_affinity import IrqAffinities, read_irq_affinity
 from probes.irqbalance import NAME as IRQBALANCE
@@ -23,7 +22,7 @@ from probes.isolation import Isolation, read_isolation
 from probes.kernel import Kernel, read_kernel
 from probes.kubelet import Kubelet, ask_kubelet, kubelet_pids, read_installed, read_kubelets
 from probes.memory_settings import MM_DIR, MemorySettings, read_memory_settings
-from probes.numa import NODE_DIR, Numa, OwnMemory, read_numa, read_own_memory
+from probes.numa import Numa, OwnMemory, read_numa, read_own_memory
 from probes.pm_qos import DMA_LATENCY, PmQos, read_pm_qos
 from probes.pod_cgroups import PodCgroups, read_pod_cgroups
 from probes.resctrl import ROOT as RESCTRL
@@ -46,12 +45,11 @@ from probes.threads import (
     read_runs,
     read_status,
 )
-from probes.topology import Topology, read_cpus, read_topology
+from probes.topology import NODE_DIR, Topology, read_cpus, read_topology
 from probes.uptime import PATH as UPTIME
 from probes.uptime import read_uptime
 from probes.workqueue import WORKQUEUE_DIR, Workqueues, read_workqueues
 
-T = TypeVar("T")
 CGROUP2 = 2
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 NO_WORKQUEUES = ProbeError(f"{WORKQUEUE_DIR}/cpumask", "not read", SourceState.MISSING)
@@ -181,14 +179,6 @@ class Snapshot:
     irqbalance: tuple[Irqbalance, ...] = ()
     """Every process of that name."""
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
-
-
-def attempt(read: Callable[[], T]) -> T | ProbeError:
-    """The value, or the reason why there is none, as a value."""
-    try:
-        return read()
-    except ProbeError as error:
-        return error
 
 
 def read_facts(host: Host, *, arch: str = "") -> Facts:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from probes.counters import parse_count
 from probes.cpulist import read_cpulist
-from probes.host import Host, ProbeError, SourceState
+from probes.host import Host, ProbeError, SourceState, attempt, known
 
 WATCHDOG = "kernel.watchdog"
 SOFT_WATCHDOG = "kernel.soft_watchdog"
@@ -44,9 +44,7 @@ class Sysctls:
     def number(self, name: str) -> int:
         """The value; raises its ProbeError where there is none."""
         value = self.numbers.get(name, ProbeError(path_of(name), "not read", SourceState.MISSING))
-        if isinstance(value, ProbeError):
-            raise value
-        return value
+        return known(value)
 
     def lacks(self, name: str) -> bool:
         """Whether the kernel has no such setting: the file is missing, while others of them are there."""
@@ -62,20 +60,17 @@ def path_of(name: str) -> str:
 
 def read_sysctls(host: Host) -> Sysctls:
     """Each setting is its value or its ProbeError; raises the first of these where there is no value at all."""
-    numbers = {name: _number(host, name) for name in NUMBERS}
+    numbers = {name: attempt(_number, host, name) for name in NUMBERS}
     found = [value for value in numbers.values() if isinstance(value, int)]
     errors = [value for value in numbers.values() if isinstance(value, ProbeError)]
     if not found:
         raise errors[0]
-    return Sysctls(numbers=numbers, watchdog_cpumask=_cpus(host, WATCHDOG_CPUMASK))
+    return Sysctls(numbers=numbers, watchdog_cpumask=attempt(read_cpulist, host, path_of(WATCHDOG_CPUMASK)))
 
 
-def _number(host: Host, name: str) -> int | ProbeError:
+def _number(host: Host, name: str) -> int:
     path = path_of(name)
-    try:
-        return parse_signed(host.read(path), path=path)
-    except ProbeError as error:
-        return error
+    return parse_signed(host.read(path), path=path)
 
 
 def parse_signed(text: str, *, path: str = "") -> int:
@@ -87,11 +82,3 @@ def parse_signed(text: str, *, path: str = "") -> int:
     if number is None:
         raise ProbeError(path, f"not a number: {token[:40]!r}")
     return -number if token.startswith("-") else number
-
-
-def _cpus(host: Host, name: str) -> frozenset[int] | ProbeError:
-    """The list form; the empty set is a lone line end, as kernel/sysctl.c proc_do_large_bitmap prints it."""
-    try:
-        return read_cpulist(host, path_of(name))
-    except ProbeError as error:
-        return error

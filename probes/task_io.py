@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from probes.counters import parse_count
-from probes.host import Host, ProbeError
+from probes.host import Host, ProbeError, attempt
 
 FIELDS = ("read_bytes", "write_bytes")
 
@@ -39,11 +39,9 @@ def parse_task_io(text: str, *, path: str = "io") -> TaskIo:
 
 def read_task_ios(host: Host, pids: Iterable[int]) -> dict[int, TaskIo | ProbeError]:
     """The processes' accounting; of one that may not be read, or ended, the reason."""
-    found: dict[int, TaskIo | ProbeError] = {}
-    for pid in sorted(set(pids)):
-        path = f"proc/{pid}/io"
-        try:
-            found[pid] = parse_task_io(host.read(path), path=path)
-        except ProbeError as error:
-            found[pid] = error
-    return found
+    return {pid: attempt(_task_io, host, pid) for pid in sorted(set(pids))}
+
+
+def _task_io(host: Host, pid: int) -> TaskIo:
+    path = f"proc/{pid}/io"
+    return parse_task_io(host.read(path), path=path)

@@ -11,7 +11,7 @@ from auditor.model import Finding, Kind, Outcome
 from auditor.rules.base import Rule
 from auditor.rules.doors import domain_state
 from auditor.rules.ends import alike
-from probes.host import ProbeError, SourceState
+from probes.host import ProbeError, SourceState, known
 from probes.snapshot import Census
 
 MAX_NAMED = 4
@@ -20,9 +20,7 @@ HIDDEN = ProbeError("proc", "not all threads are visible", SourceState.MASKED)
 
 def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """THR.ALLOWED."""
-    census = ctx.census
-    if isinstance(census, ProbeError):
-        raise census
+    census = known(ctx.census)
 
     def judge(cpu: int) -> tuple[Outcome, str]:
         if domain_state(ctx, cpu)[0] is Outcome.PASS:

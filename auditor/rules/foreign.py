@@ -75,13 +75,13 @@ def _counted(ctx: Context, rule: Rule, balance: Balance) -> Finding:
             Evidence(path="/proc/schedstat", field=f"cpu{cpu} field 9", value=f"+{switches_of(ctx, cpu)}")
             for cpu in balance.cpus
         ],
-        origin=_came_by(ctx, balance.cpus, placed=unnamed > 0),
+        origin=came_by(ctx, balance.cpus, placed=unnamed > 0),
         per_second=rate(unnamed, ctx.window_s),
         cost_us_per_s=weight("THR", rate(unnamed, ctx.window_s)),
     )
 
 
-def _came_by(ctx: Context, cpus: Iterable[int], *, placed: bool) -> str:
+def came_by(ctx: Context, cpus: Iterable[int], *, placed: bool) -> str:
     """Threads that may run elsewhere were placed here through the open door; who is pinned here needs none."""
     return DOMAIN if placed and all(domain_state(ctx, cpu)[0] is Outcome.FAIL for cpu in cpus) else THREADS
 
@@ -157,7 +157,7 @@ def _occupied(ctx: Context, rule: Rule, balance: Balance) -> Finding | None:
         Outcome.FAIL if proved else Outcome.UNKNOWN,
         hold.cpus,
         detail=_describe_held(hold.cpus, hold.more_s, names),
-        origin=_came_by(ctx, hold.cpus, placed=not any(confined(ctx, runner) for runner in hold.suspects)),
+        origin=came_by(ctx, hold.cpus, placed=not any(confined(ctx, runner) for runner in hold.suspects)),
         # Who is named has the time counted in THR.USER.
         cost_us_per_s=1e6 * hold.more_s / ctx.window_s if proved and not named else 0.0,
     )

@@ -9,7 +9,7 @@ from auditor.model import Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.rules.base import Rule
 from auditor.rules.ends import alike, both
 from probes.cpufreq import CPUFREQ_DIR, FrequencyPolicy
-from probes.host import ProbeError, SourceState
+from probes.host import ProbeError, SourceState, known
 
 PERFORMANCE = "performance"
 ACTIVE = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
@@ -41,10 +41,7 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 
 def _policy(policies: Policies, cpu: int) -> FrequencyPolicy:
-    policy = policies.get(cpu, NO_POLICY)
-    if isinstance(policy, ProbeError):
-        raise policy
-    return policy
+    return known(policies.get(cpu, NO_POLICY))
 
 
 def _judge(policy: FrequencyPolicy) -> tuple[Outcome, str]:

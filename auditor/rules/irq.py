@@ -16,7 +16,7 @@ from auditor.rules.managed import managed_fix, whose
 from auditor.rules.origins import IRQ
 from probes.cpulist import format_cpulist
 from probes.delta import RowDelta
-from probes.host import ProbeError
+from probes.host import ProbeError, known
 from probes.interrupts import InterruptKind
 from probes.irq_affinity import IrqAffinity, is_managed
 
@@ -57,9 +57,7 @@ def check_device(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 def check_managed(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """IRQ.MANAGED. Without /proc/irq every device interrupt is judged by IRQ.DEVICE."""
-    affinity = ctx.observation.after.config.affinity
-    if isinstance(affinity, ProbeError):
-        raise affinity
+    known(ctx.observation.after.config.affinity)
     yield from _check(ctx, rule, _split(ctx, managed=True))
 
 
@@ -154,9 +152,7 @@ def _disturbed(ctx: Context, row: RowDelta) -> bool:
 
 def check_default(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """CFG.IRQAFF."""
-    affinity = ctx.observation.after.config.affinity
-    if isinstance(affinity, ProbeError):
-        raise affinity
+    affinity = known(ctx.observation.after.config.affinity)
     if isinstance(affinity.default, ProbeError):
         raise affinity.default
     for cpu in ctx.audited:

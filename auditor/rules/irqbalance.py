@@ -10,7 +10,7 @@ from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.rules.base import Rule
 from auditor.rules.origins import IRQ
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError, SourceState
+from probes.host import ProbeError, SourceState, known
 from probes.irqbalance import FILES, LIST, VARIABLES, Ban, Irqbalance
 
 EDITED = FILES[1]
@@ -19,9 +19,7 @@ EDITED = FILES[1]
 
 def check_irqbalance(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """CFG.IRQBALANCE."""
-    census = ctx.census
-    if isinstance(census, ProbeError):
-        raise census
+    census = known(ctx.census)
     running = ctx.observation.after.irqbalance
     if not running:
         if not census.complete:

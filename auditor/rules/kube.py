@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import wraps
 
 from auditor.context import Context
+from auditor.kubelet_cpus import KubeletCpus
 from auditor.kubelet_view import ExclusiveContainer, KubeletView, Pinning
 from auditor.model import Evidence, Finding, Fix, FixKind, Outcome
 from auditor.rules.base import Rule
@@ -15,6 +17,7 @@ from probes.host import ProbeError, SourceState
 from probes.kubelet_config import KubeletConfig
 from probes.pod_cgroups import PodCgroup
 
+Check = Callable[[Context, Rule], Iterable[Finding]]
 Held = tuple[KubeletView, ExclusiveContainer]
 STATE_FILES = ("/var/**/cpu_manager_state", "/proc/*/root/**/cpu_manager_state")
 CONFIG_FILES = ("/var/**/config.yaml", "/etc/kubernetes/**", "/etc/**/*.conf", "/proc/*/cmdline")
@@ -62,6 +65,23 @@ def is_absent(view: KubeletView) -> bool:
 def state_gap(view: KubeletView) -> list[str]:
     """Why it is not known whom this kubelet gave CPUs; empty where it is."""
     return [str(view.state)] if isinstance(view.state, ProbeError) and not gives_none(view) else []
+
+
+def of_kubelets(check: Check) -> Check:
+    """Of a rule that says nothing where there is no kubelet: KUBE.STATE alone says so."""
+
+    @wraps(check)
+    def checked(ctx: Context, rule: Rule) -> Iterable[Finding]:
+        return check(ctx, rule) if ctx.kubelets else ()
+
+    return checked
+
+
+def untold(view: KubeletView) -> list[str]:
+    """Why it is not known which CPUs a kubelet uses; empty where it is."""
+    if isinstance(view.cpus, KubeletCpus):
+        return []
+    return state_gap(view) if isinstance(view.state, ProbeError) else [str(view.cpus)]
 
 
 def held(ctx: Context) -> tuple[list[Held], list[str]]:

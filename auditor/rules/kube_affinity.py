@@ -8,20 +8,17 @@ from auditor.context import Context
 from auditor.kubelet_view import ExclusiveContainer
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.rules.base import Rule
-from auditor.rules.kube import CPUSETS, STATE_FILES, held, in_hierarchy, judged
+from auditor.rules.kube import CPUSETS, STATE_FILES, held, in_hierarchy, judged, of_kubelets
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
+from probes.host import known
 from probes.snapshot import Census
 from probes.threads import ThreadKey
 
 
+@of_kubelets
 def check_affinity(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.AFFINITY: a finding for each container whose threads may not use all of its CPUs."""
-    if not ctx.kubelets:
-        return
-    census = ctx.census
-    if isinstance(census, ProbeError):
-        raise census
+    census = known(ctx.census)
     found, gaps = held(ctx)
     bad: list[Finding] = []
     for _, item in found:

@@ -10,17 +10,16 @@ from auditor.kubelet_view import ExclusiveContainer, KubeletView, Pinning
 from auditor.model import Axis, Evidence, Finding, Kind, Outcome
 from auditor.policy import Thresholds
 from auditor.rules.base import Rule
-from auditor.rules.kube import CONFIG_FILES, CPUSETS, STATE_FILES, held, judged, renew_fix, settings
+from auditor.rules.kube import CONFIG_FILES, CPUSETS, STATE_FILES, held, judged, of_kubelets, renew_fix, settings
 from probes.cpulist import format_cpulist
 from probes.topology import CPU_DIR, NODE_DIR
 
 OPTION = "full-pcpus-only"
 
 
+@of_kubelets
 def check_smt(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.SMT: a finding for each audited CPU with a neighbour."""
-    if not ctx.kubelets:
-        return
     found, gaps = held(ctx)
     cores = ctx.observation.facts.topology.siblings
     bad: list[Finding] = []
@@ -68,10 +67,9 @@ def _shared(
     )
 
 
+@of_kubelets
 def check_numa(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.NUMA: a finding for each container on several nodes."""
-    if not ctx.kubelets:
-        return
     found, gaps = held(ctx)
     node = ctx.observation.facts.topology.node
     bad: list[Finding] = []

@@ -14,12 +14,13 @@ from auditor.rules.kube import (
     CONFIG_FILES,
     CPUSETS,
     STATE_FILES,
-    conclude,
     effective_evidence,
     held,
     in_hierarchy,
     is_static,
+    judged,
     label_of,
+    of_kubelets,
     pool_leaves,
     restart_fix,
     settings,
@@ -31,6 +32,7 @@ from probes.pod_cgroups import PodCgroup
 Cpus = frozenset[int] | ProbeError | None
 
 
+@of_kubelets
 def check_drift(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.DRIFT."""
     bad: list[Finding] = []
@@ -41,13 +43,8 @@ def check_drift(ctx: Context, rule: Rule) -> Iterator[Finding]:
         bad += found
         gaps += unknown
         bad += _own_in_pool(ctx, rule, view)
-    if ctx.kubelets:
-        passed = rule.finding(
-            Outcome.PASS,
-            ctx.targets.audited & frozenset().union(*(item.cpus for _, item in pinned)),
-            detail="containers have the cpusets that the kubelet gave them, and nobody else has these CPUs",
-        )
-        yield from conclude(ctx, rule, bad, gaps, passed)
+    text = "containers have the cpusets that the kubelet gave them, and nobody else has these CPUs"
+    yield from judged(ctx, rule, bad, pinned, gaps, text)
 
 
 def _touches(ctx: Context, item: ExclusiveContainer) -> bool:

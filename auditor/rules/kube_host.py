@@ -19,11 +19,12 @@ from auditor.rules.kube import (
     in_hierarchy,
     judged,
     listed,
+    of_kubelets,
 )
-from auditor.rules.presence import foreign_runners
+from auditor.rules.presence import users_on
 from auditor.switches import Runner
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
+from probes.host import ProbeError, known
 from probes.pod_cgroups import in_pod
 from probes.snapshot import Census
 from probes.threads import ThreadKey, ThreadStatus
@@ -32,13 +33,10 @@ SLICES = ("system.slice", "user.slice", "init.scope")
 """What systemd keeps everything of the host in; pods are beside them."""
 
 
+@of_kubelets
 def check_host(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.HOST."""
-    if not ctx.kubelets:
-        return
-    census = ctx.census
-    if isinstance(census, ProbeError):
-        raise census
+    census = known(ctx.census)
     found, gaps = held(ctx)
     here = cpus_of(found) & ctx.targets.audited
     ran = _ran(ctx, here)
@@ -53,8 +51,7 @@ def check_host(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 def _ran(ctx: Context, cpus: Iterable[int]) -> list[Runner]:
     """User threads of no pod that were there."""
-    found = {runner.key: runner for cpu in cpus for runner in foreign_runners(ctx, cpu)}
-    return [runner for runner in found.values() if not runner.status.kernel and not in_pod(runner.cgroup)]
+    return [runner for runner in users_on(ctx, cpus) if not in_pod(runner.cgroup)]
 
 
 def _may(ctx: Context, census: Census, cpus: frozenset[int]) -> list[tuple[ThreadKey, ThreadStatus]]:

@@ -20,12 +20,13 @@ from auditor.rules.kube import (
     is_static,
     label_of,
     listed,
+    of_kubelets,
     pool_leaves,
     renew_fix,
     settings,
     state_evidence,
-    state_gap,
     unsettled,
+    untold,
     who,
 )
 from probes.cpulist import format_cpulist
@@ -79,6 +80,7 @@ def _set(config: KubeletConfig, key: str, value: str) -> Iterator[Evidence]:
         yield Evidence(path=f"/{path}", field=key, value=value)
 
 
+@of_kubelets
 def check_reserved(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.RESERVED."""
     bad: list[Finding] = []
@@ -87,7 +89,7 @@ def check_reserved(ctx: Context, rule: Rule) -> Iterator[Finding]:
     for view in ctx.kubelets:
         cpus = view.cpus
         if not isinstance(cpus, KubeletCpus):
-            gaps += state_gap(view) if isinstance(view.state, ProbeError) else [str(cpus)]
+            gaps += untold(view)
         elif is_static(view):
             static = True
             config = settings(view)
@@ -98,10 +100,9 @@ def check_reserved(ctx: Context, rule: Rule) -> Iterator[Finding]:
                 pool = _pool(ctx, rule, view, config, cpus.reserved)
                 bad += [pool] if isinstance(pool, Finding) else []
                 gaps += [pool] if isinstance(pool, str) else []
-    if ctx.kubelets:
-        outcome = Outcome.PASS if static else Outcome.NOT_APPLICABLE
-        text = "no container runs on reserved CPUs" if static else "no CPU can be given away here"
-        yield from conclude(ctx, rule, bad, gaps, rule.finding(outcome, ctx.audited, detail=text))
+    outcome = Outcome.PASS if static else Outcome.NOT_APPLICABLE
+    text = "no container runs on reserved CPUs" if static else "no CPU can be given away here"
+    yield from conclude(ctx, rule, bad, gaps, rule.finding(outcome, ctx.audited, detail=text))
 
 
 def _given(ctx: Context, rule: Rule, view: KubeletView, cpus: KubeletCpus) -> list[Finding]:

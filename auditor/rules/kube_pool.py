@@ -17,13 +17,14 @@ from auditor.rules.kube import (
     is_static,
     label_of,
     listed,
+    of_kubelets,
     policy_evidence,
     pool_leaves,
     renew_fix,
     state_evidence,
     state_gap,
 )
-from auditor.rules.presence import foreign_runners
+from auditor.rules.presence import users_on
 from probes.cpulist import format_cpulist
 from probes.host import ProbeError, SourceState
 from probes.pod_cgroups import in_pod
@@ -31,10 +32,9 @@ from probes.pod_cgroups import in_pod
 BOOT = "/sys/devices/system/cpu/isolated"
 
 
+@of_kubelets
 def check_pool(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.POOL."""
-    if not ctx.kubelets:
-        return
     isolated, hidden = isolated_cpus(ctx)
     bad: list[Finding] = []
     gaps = [hidden] if hidden else []
@@ -69,13 +69,8 @@ def isolated_cpus(ctx: Context) -> tuple[frozenset[int], str]:
 def _isolated_in_pool(ctx: Context, rule: Rule, view: KubeletView, cpus: frozenset[int]) -> list[Finding]:
     if not cpus:
         return []
-    ran = {
-        runner.key: runner
-        for cpu in sorted(cpus)
-        for runner in foreign_runners(ctx, cpu)
-        if not runner.status.kernel and in_pod(runner.cgroup)
-    }
-    names = listed(runner.status.name for runner in ran.values())
+    ran = [runner for runner in users_on(ctx, cpus) if in_pod(runner.cgroup)]
+    names = listed(runner.status.name for runner in ran)
     seen = f"threads of pods ran there: {names}" if ran else _may_run(ctx, view, cpus)
     return [
         rule.finding(

@@ -8,7 +8,7 @@ from auditor.context import Context
 from auditor.kubelet_view import ExclusiveContainer, KubeletView
 from auditor.model import Axis, Finding, Kind, Outcome
 from auditor.policy import Thresholds
-from auditor.quotas import Quota
+from auditor.quotas import LIMIT_FILES, Quota
 from auditor.rules.base import Rule
 from auditor.rules.keepers import in_nohz_full, limit_evidence
 from auditor.rules.kube import (
@@ -19,6 +19,7 @@ from auditor.rules.kube import (
     held,
     in_hierarchy,
     judged,
+    of_kubelets,
     renew_fix,
     settings,
 )
@@ -28,10 +29,9 @@ from probes.cgroup_cpu import CpuGroup, levels
 GATE = "DisableCPUQuotaWithExclusiveCPUs"
 
 
+@of_kubelets
 def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.QUOTA: a finding for each limit above a container with audited CPUs."""
-    if not ctx.kubelets:
-        return
     found, gaps = held(ctx)
     groups = ctx.observation.after.limits.cgroups.groups
     bad: list[Finding] = []
@@ -110,14 +110,7 @@ KUBE_QUOTA = Rule(
     why="""A limit of as many CPUs as a container has for itself throttles it all the same: a period is over before
 the time of every CPU is accounted. Since 1.33 the kubelet sets none beside exclusive CPUs (feature gate
 DisableCPUQuotaWithExclusiveCPUs); other levels, runtimes and agents may. CFG.QUOTA judges own threads alike.""",
-    sources=(
-        *STATE_FILES,
-        *CPUSETS,
-        *CONFIG_FILES,
-        "/sys/fs/cgroup/**/cpu.max",
-        "/sys/fs/cgroup/**/cpu.cfs_quota_us",
-        "/sys/fs/cgroup/**/cpu.stat",
-    ),
+    sources=(*STATE_FILES, *CPUSETS, *CONFIG_FILES, *LIMIT_FILES),
     warns="at any finite limit on a container with exclusive CPUs or above it; where the feature gate is off",
     fails="at any period in which it was throttled",
     cure="a kubelet from 1.33 on, or cpuCFSQuota: false; lift what others set",

@@ -10,35 +10,26 @@ from auditor.kubelet_view import KubeletView
 from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.policy import Thresholds
 from auditor.rules.base import Rule
-from auditor.rules.kube import STATE_FILES, conclude, state_gap, who
+from auditor.rules.kube import STATE_FILES, conclude, of_kubelets, untold, who
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
 from probes.snapshot import Census
 
 
+@of_kubelets
 def check_shared(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.SHARED."""
-    if not ctx.kubelets:
-        return
     bad = [_contained(ctx, rule, view) for view in ctx.kubelets if view.kubelet.root]
     bad += [found for view in ctx.kubelets for found in _beside(ctx, rule, view)]
     census = ctx.census
     gaps = [] if isinstance(census, Census) and census.complete else ["other kubelets of this kernel may be hidden"]
     several = ctx.kubelets[1:]
-    gaps += [gap for view in ctx.kubelets if several for gap in _untold(view)]
+    gaps += [gap for view in ctx.kubelets if several for gap in untold(view)]
     text = (
         f"none of {len(ctx.kubelets)} kubelets uses these CPUs where another gave them away"
         if several
         else f"{who(ctx.kubelets[0])} is the only one of this kernel, and no container itself"
     )
     yield from conclude(ctx, rule, bad, gaps, rule.finding(Outcome.PASS, ctx.audited, detail=text))
-
-
-def _untold(view: KubeletView) -> list[str]:
-    """Why it is not known which CPUs a kubelet uses."""
-    if isinstance(view.cpus, KubeletCpus):
-        return []
-    return state_gap(view) if isinstance(view.state, ProbeError) else [str(view.cpus)]
 
 
 def _contained(ctx: Context, rule: Rule, view: KubeletView) -> Finding:

@@ -20,6 +20,7 @@ from auditor.rules.kube import (
     is_absent,
     listed,
     lost,
+    of_kubelets,
     renew_fix,
     restart_fix,
     settings,
@@ -30,7 +31,7 @@ from auditor.rules.kube import (
 )
 from probes.cpu_manager_state import Checksum, CpuManagerState
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError, SourceState
+from probes.host import ProbeError, SourceState, known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,9 +57,7 @@ def check_state(ctx: Context, rule: Rule) -> Iterator[Finding]:
 
 
 def _no_kubelet(ctx: Context, rule: Rule) -> Finding:
-    census = ctx.census
-    if isinstance(census, ProbeError):
-        raise census
+    census = known(ctx.census)
     if not census.complete:
         text = "no kubelet is seen, but not all processes are: look from the host's PID namespace, as root"
         return rule.finding(Outcome.UNKNOWN, ctx.audited, detail=text)
@@ -146,6 +145,7 @@ def _gaps(view: KubeletView, state: CpuManagerState) -> Iterator[str]:
         yield "whether CPUs that are in no set are reserved is not told"
 
 
+@of_kubelets
 def check_stale(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """KUBE.STALE."""
     bad: list[Finding] = []
@@ -157,9 +157,8 @@ def check_stale(ctx: Context, rule: Rule) -> Iterator[Finding]:
         ended = [item for item in view.exclusive if item.pinning in (Pinning.STALE, Pinning.ENDED) and item.cpus - live]
         if ended:
             bad.append(_stale(ctx, rule, view, ended))
-    if ctx.kubelets:
-        passed = rule.finding(Outcome.PASS, ctx.audited, detail="every CPU that was given away has its container")
-        yield from conclude(ctx, rule, bad, gaps, passed)
+    passed = rule.finding(Outcome.PASS, ctx.audited, detail="every CPU that was given away has its container")
+    yield from conclude(ctx, rule, bad, gaps, passed)
 
 
 def _stale(ctx: Context, rule: Rule, view: KubeletView, ended: list[ExclusiveContainer]) -> Finding:

@@ -10,8 +10,9 @@ from auditor.policy import Thresholds
 from auditor.rules.base import Rule
 from auditor.rules.ends import alike
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
-from probes.numa import HAS_MEMORY, NODE_DIR, POOL_DIR, Numa, OwnMemory, Pool
+from probes.host import ProbeError, known
+from probes.numa import HAS_MEMORY, POOL_DIR, Numa, OwnMemory, Pool
+from probes.topology import NODE_DIR
 
 SMALL_BYTES = 16 << 20
 """Less is the start-up of a process, of which nothing depends."""
@@ -19,7 +20,7 @@ SMALL_BYTES = 16 << 20
 
 def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """CFG.NUMA."""
-    numa = known(ctx)
+    numa = known(ctx.observation.facts.numa)
     if len(numa.cpus) == 1:
         yield rule.finding(Outcome.NOT_APPLICABLE, ctx.audited, detail="all memory is of one node")
         return
@@ -38,14 +39,6 @@ def check(ctx: Context, rule: Rule) -> Iterator[Finding]:
     yield from alike(
         ctx, rule, judge, evidence=lambda cpus: _evidence(ctx, numa, cpus), fix=lambda cpus: _fix(ctx, numa, cpus)
     )
-
-
-def known(ctx: Context) -> Numa:
-    """The nodes of the host. Raises ProbeError."""
-    numa = ctx.observation.facts.numa
-    if isinstance(numa, ProbeError):
-        raise numa
-    return numa
 
 
 def _node(numa: Numa, cpu: int) -> int:

@@ -9,7 +9,7 @@ from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.requested import BOOT_CPU
 from auditor.rules.base import Rule, always
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
+from probes.host import known
 
 PATH = "/sys/devices/system/cpu/online"
 LEFT = "offline CPU"
@@ -20,9 +20,7 @@ two, leaving and coming back took 16 (6.12-rt, booted)."""
 
 def check_cpus(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """CFG.CPUS."""
-    online = ctx.observation.after.config.online
-    if isinstance(online, ProbeError):
-        raise online
+    online = known(ctx.observation.after.config.online)
     for cpu in ctx.audited:
         if cpu not in online:
             yield _gone(rule, cpu, online)

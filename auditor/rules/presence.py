@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from auditor.context import Context
@@ -35,6 +35,12 @@ def foreign_runners(ctx: Context, cpu: int) -> list[Runner]:
         )
         and (not quiet or stayed(runner) or (not idle and came_or_left(ctx, runner, cpu)))
     ]
+
+
+def users_on(ctx: Context, cpus: Iterable[int]) -> list[Runner]:
+    """User threads of others that ran on some of these CPUs, each once."""
+    found = {runner.key: runner for cpu in sorted(cpus) for runner in foreign_runners(ctx, cpu)}
+    return [runner for runner in found.values() if not runner.status.kernel]
 
 
 def follows_own(ctx: Context, runner: Runner) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from auditor.context import Context
 from auditor.model import Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.policy import Thresholds
-from auditor.quotas import Quota
+from auditor.quotas import LIMIT_FILES, Quota
 from auditor.rules.base import Rule, rate
 from auditor.rules.keepers import in_nohz_full, limit_evidence
 from auditor.rules.origins import limits_origin
@@ -140,12 +140,7 @@ CFG_QUOTA = Rule(
     why="""A CPU limit (cpu.max; cpu.cfs_quota_us of v1) on the cgroup or any ancestor is a time budget per period: when
 it is spent, every thread below waits for the next period, however idle the CPU is. CPUs of one's own do not exempt: one
 spinning thread is throttled by a limit of exactly one CPU. A limit that did not run out is a warning.""",
-    sources=(
-        "/sys/fs/cgroup/**/cpu.max",
-        "/sys/fs/cgroup/**/cpu.cfs_quota_us",
-        "/sys/fs/cgroup/**/cpu.stat",
-        "/sys/fs/cgroup/**/cpu.stat.local",
-    ),
+    sources=(*LIMIT_FILES, "/sys/fs/cgroup/**/cpu.stat.local"),
     warns="at any finite limit",
     fails="at any period in which own threads were throttled",
     cure="lift it: threads with CPUs of their own need none (kubelet: by itself from 1.33 on, or cpuCFSQuota: false)",

@@ -10,7 +10,7 @@ from auditor.model import Axis, Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.rules.base import Rule
 from auditor.rules.ends import alike, both
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
+from probes.host import ProbeError, known
 from probes.resctrl import DEFAULT, ROOT, Masks, Resctrl
 
 
@@ -59,9 +59,7 @@ def _problems(ctx: Context, resctrl: Resctrl, cpu: int) -> Iterator[str]:
         if name == DEFAULT:
             yield "in the default group, with everybody who is in no other"
             continue
-        group = resctrl.groups.get(name, ProbeError(f"{ROOT}/{name}", "no such group"))
-        if isinstance(group, ProbeError):
-            raise group
+        group = known(resctrl.groups.get(name, ProbeError(f"{ROOT}/{name}", "no such group")))
         if isinstance(group.cpus, frozenset) and (beside := group.cpus - ctx.targets.audited):
             yield f"group {name} is that of CPUs {format_cpulist(beside)} too"
         if not _masks(resctrl, name):
@@ -72,10 +70,7 @@ def _problems(ctx: Context, resctrl: Resctrl, cpu: int) -> Iterator[str]:
 
 def _masks(resctrl: Resctrl, name: str) -> Masks:
     group = resctrl.groups[name]
-    masks = group if isinstance(group, ProbeError) else group.masks
-    if isinstance(masks, ProbeError):
-        raise masks
-    return masks
+    return known(known(group).masks)
 
 
 def _overlaps(resctrl: Resctrl, name: str, cpu: int) -> Iterator[tuple[str, str, int, int]]:

@@ -10,12 +10,11 @@ from auditor.own import owners, unrelated
 from auditor.policy import Limit, Thresholds
 from auditor.quotas import Quota
 from auditor.rules.base import Rule, bound, judge_between, maybe_own, rate, weight
-from auditor.rules.doors import domain_state
-from auditor.rules.foreign import unnamed_switches, was_there
+from auditor.rules.foreign import came_by, unnamed_switches, was_there
 from auditor.rules.irq import device_of
 from auditor.rules.keepers import limits_on
 from auditor.rules.named import How, Named, named_runners, ran_here_ms
-from auditor.rules.origins import DOMAIN, THREADS, limits_origin
+from auditor.rules.origins import limits_origin
 from auditor.rules.presence import balance_of, hold_of
 from auditor.rules.quota_fix import lift_fix
 from auditor.rules.rps import ORIGIN as RPS
@@ -23,7 +22,7 @@ from auditor.rules.rps import brings_packets, is_backlog, rps_fix
 from auditor.rules.service import is_timer_thread
 from auditor.rules.thread_fix import bound_fix, thread_fix
 from auditor.switches import Runner
-from probes.host import ProbeError
+from probes.host import ProbeError, known
 from probes.threads import thread_irq
 
 
@@ -112,8 +111,7 @@ def _origin(ctx: Context, rule: Rule, cpu: int, item: Named) -> str:
         return RPS
     if rule.id == "THR.KBOUND":
         return "kthreads"
-    placed = item.how in (How.PASSING, How.STUCK)  # free to run elsewhere
-    return DOMAIN if placed and domain_state(ctx, cpu)[0] is Outcome.FAIL else THREADS
+    return came_by(ctx, [cpu], placed=item.how in (How.PASSING, How.STUCK))
 
 
 def _limits_behind(ctx: Context, cpu: int, item: Named) -> tuple[Quota, ...]:
@@ -154,9 +152,7 @@ def _evidence(runner: Runner, item: Named) -> Evidence:
 
 def check_owners(ctx: Context, rule: Rule) -> Iterator[Finding]:
     """THR.OWNERS."""
-    census = ctx.census
-    if isinstance(census, ProbeError):
-        raise census
+    census = known(ctx.census)
     found = owners(census, ctx.own)
     several = unrelated(ctx.own_rule, found)
     names = ", ".join(f"{owner.name} ({owner.where})" for owner in found[:4])

@@ -10,7 +10,7 @@ from auditor.model import Evidence, Finding, Fix, FixKind, Kind, Outcome
 from auditor.rules.base import Rule
 from auditor.rules.ends import alike, both
 from probes.cpulist import format_cpulist
-from probes.host import ProbeError
+from probes.host import ProbeError, known
 from probes.sysctls import (
     NMI_WATCHDOG,
     SOFT_WATCHDOG,
@@ -44,9 +44,7 @@ def _visits(sysctls: Sysctls, cpu: int) -> bool:
     """Whether the detectors run on this CPU. Raises ProbeError where that can't be told."""
     if not sysctls.number(WATCHDOG) or sysctls.numbers.get(WATCHDOG_THRESH) == 0:
         return False
-    mask = sysctls.watchdog_cpumask
-    if isinstance(mask, ProbeError):
-        raise mask
+    mask = known(sysctls.watchdog_cpumask)
     return cpu in mask
 
 

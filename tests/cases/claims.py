@@ -9,11 +9,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytest
-from _pytest.mark.structures import ParameterSet
-
 from probes.cpulist import parse_cpulist
-from tests.probes.collected import case_names, right_lines
+from tests.probes.collected import right_lines
 
 Check = Callable[[str, "re.Match[str]"], None]
 
@@ -46,15 +43,6 @@ def differs(form: str, reason: str, check: Check, *only: str) -> Claim:
     assert reason
     assert only
     return Claim(form=form, check=check, only=frozenset(only), reason=reason)
-
-
-def all_lines(kind: str) -> list[ParameterSet]:
-    """Every answer of a family, for ``pytest.mark.parametrize``."""
-    return [
-        pytest.param(name, number, id=f"{name}-{number}")
-        for name in case_names(kind)
-        for number in range(len(right_lines(kind, name)))
-    ]
 
 
 def claimed_by(claims: tuple[Claim, ...], name: str, line: str) -> list[Claim]:

@@ -21,7 +21,7 @@ from probes.kernel_version import features_of, parse_kernel_version
 from probes.topology import Topology
 from tests.auditor.build import Thread, context, irq, only, outcomes
 from tests.auditor.build import cpus as few
-from tests.cases.claims import all_lines, claim, cpus, differs, hold
+from tests.cases.claims import claim, cpus, differs
 from tests.probes.collected import CASES
 
 KIND = "cmdline"
@@ -381,11 +381,6 @@ CLAIMS = (
     claim(r"booted .*: isolated (\S+) \(x86 has all CPUs present by then\); arm64 as above", booted_on_x86),
     claim(r"isolated physical cores (\S+) with siblings (\S+) \(n\+(\d+)\) both listed: good", whole_cores),
 )
-
-
-@pytest.mark.parametrize(("name", "number"), all_lines(KIND))
-def test_the_answer_holds(name: str, number: int) -> None:
-    hold(KIND, CLAIMS, name, number)
 
 
 @pytest.mark.skipif(not (CASES / KIND).is_dir(), reason="no collected inputs beside the repository")

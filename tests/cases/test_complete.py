@@ -1,4 +1,4 @@
-"""Nothing of the collected cases is left out: every family, every file, every answer, and no assertion is idle."""
+"""Every answer of the collected cases holds, and nothing is left out: no family, file or answer, no idle assertion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cases import (
     test_softirqs,
     test_threads,
 )
-from tests.cases.claims import Claim, claimed_by
+from tests.cases.claims import Claim, claimed_by, hold
 from tests.probes.collected import CASES, case_names, right_lines
 
 FAMILIES: tuple[ModuleType, ...] = (
@@ -39,6 +39,19 @@ pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="no collected inputs 
 
 def lines(kind: str) -> list[tuple[str, str]]:
     return [(name, line) for name in case_names(kind) for line in right_lines(kind, name)]
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "number"),
+    [
+        pytest.param(family, name, number, id=f"{family.KIND}-{name}-{number}")
+        for family in FAMILIES
+        for name in case_names(family.KIND)
+        for number in range(len(right_lines(family.KIND, name)))
+    ],
+)
+def test_the_answer_holds(family: ModuleType, name: str, number: int) -> None:
+    hold(family.KIND, family.CLAIMS, name, number)
 
 
 def test_every_family_is_here() -> None:

@@ -11,7 +11,7 @@ from auditor.model import Outcome
 from probes.cgroup_cpu_text import CpuLimit, Throttling, parse_cpu_max, parse_throttling, parse_v1_limit
 from probes.host import ProbeError
 from tests.auditor.build import Limited, Thread, context, edit, group, only
-from tests.cases.claims import all_lines, claim, hold
+from tests.cases.claims import claim
 from tests.probes.collected import case_file, text_of
 
 KIND = "cpustat"
@@ -181,8 +181,3 @@ CLAIMS = (
         pod,
     ),
 )
-
-
-@pytest.mark.parametrize(("name", "number"), all_lines(KIND))
-def test_the_answer_holds(name: str, number: int) -> None:
-    hold(KIND, CLAIMS, name, number)

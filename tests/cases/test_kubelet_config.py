@@ -17,7 +17,7 @@ from probes.irqbalance import FILES, Irqbalance, ban_of, parse_env_file, read_ir
 from probes.kubelet_config import KubeletConfig, parse_kubelet_config
 from probes.kubelet_document import parse_document
 from tests.auditor.build import context, cpus, only
-from tests.cases.claims import all_lines, claim, differs, hold
+from tests.cases.claims import claim, differs
 from tests.probes.collected import CASES
 
 KIND = "kubelet_config"
@@ -146,8 +146,3 @@ CLAIMS = (
     differs(r"active \(non-comment\) lines: (\[.*\])", NOT_READ, variables_of_tuned, *TUNED),
     differs(r"isolated_cores counts as set only if its value resolves .*", NOT_READ, never_taken_for_set, *TUNED),
 )
-
-
-@pytest.mark.parametrize(("name", "number"), all_lines(KIND))
-def test_the_answer_holds(name: str, number: int) -> None:
-    hold(KIND, CLAIMS, name, number)

@@ -7,13 +7,11 @@ import re
 from collections import Counter
 from functools import cache
 
-import pytest
-
 from auditor.model import BAD
 from auditor.rules import RULES
 from probes.threads import is_service, parse_processor
 from tests.auditor.build import Thread, context, findings
-from tests.cases.claims import all_lines, claim, hold
+from tests.cases.claims import claim
 from tests.probes.collected import CASES
 
 KIND = "threads"
@@ -67,8 +65,3 @@ CLAIMS = (
     ),
     claim(r"a per-CPU kthread \(.*\) on CPU N is no isolation breach by itself", bound_threads_are_no_breach),
 )
-
-
-@pytest.mark.parametrize(("name", "number"), all_lines(KIND))
-def test_the_answer_holds(name: str, number: int) -> None:
-    hold(KIND, CLAIMS, name, number)

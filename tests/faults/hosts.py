@@ -10,6 +10,7 @@ from probes.record import Recording, Tree
 from tests.hosts import kernel_text as kernel
 from tests.hosts.lab import CGROUPS, FIXED, KUBELET, STATES, TUNED, WITH, on, workqueues
 from tests.hosts.machine import CPU_DIR, WINDOW_US, Irq, Machine, PerCpu, Recorded, Thread, record
+from tests.hosts.variations import silent
 
 CPUS = (0, 1, 2, 3)
 PLACES = {0: 0, 1: 1, 4: 2, 5: 3}
@@ -94,17 +95,8 @@ BUSY = Machine(
 
 def _quiet(machine: Machine) -> Machine:
     """Nothing happens but that CPU 0 keeps the time: only doors that are provably closed make it isolated."""
-    own = {SPINNER, SLEEPER}
-    return replace(
-        machine,
-        irqs=tuple(replace(irq, on={}) for irq in machine.irqs),
-        arch_rows={name: (text, {0: 40} if name == "LOC" else {}) for name, (text, _) in machine.arch_rows.items()},
-        softirqs={name: {0: 40} if name == "TIMER" else {} for name in machine.softirqs},
-        busy_ticks={},
-        idle_entries={},
-        threads=tuple(replace(item, on={}, run_us=0) for item in machine.threads if item.pid not in own),
-        unseen_switches={0: 20},
-    )
+    others = tuple(item for item in machine.threads if item.pid not in (SPINNER, SLEEPER))
+    return silent(replace(machine, threads=others))
 
 
 MACHINES: Mapping[str, Callable[[], Machine]] = {"busy": lambda: BUSY, "quiet": lambda: _quiet(BUSY)}

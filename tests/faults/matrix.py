@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from auditor.audit import RunFacts
 from auditor.errors import UsageError
 from auditor.model import Audit
-from auditor.overhead import NOT_MEASURED
 from auditor.own import OwnRule
 from auditor.policy import Policy
 from auditor.session import Measured, judge, targets_of
@@ -19,19 +17,13 @@ from auditor.window import observe
 from probes.host import DictHost, Host, ProbeError
 from probes.snapshot import read_facts
 from probes.threads import KTHREADD
+from tests.auditor.build import FACTS
 from tests.faults.faulty import OF_FILES, OF_FOLDERS, OF_OTHERS, Content, Fault, FaultyHost
 from tests.faults.hosts import AUDITED, BALANCER, KEPT_SAMPLES, KUBELET_PID, MACHINES, SLEEPER, SPINNER, good
 
 PHASES = ("t0", *KEPT_SAMPLES, "t1")
 ENDS: Mapping[str, tuple[str, ...]] = {"t0": ("t0",), "t1": ("t1",), "both": PHASES}
-RUN = RunFacts(
-    started="2026-03-02T10:00:00.000+00:00",
-    requested_ms=40_000,
-    load=None,
-    work=None,
-    overhead=NOT_MEASURED,
-    interrupted=False,
-)
+RUN = replace(FACTS, requested_ms=40_000)
 
 
 @lru_cache

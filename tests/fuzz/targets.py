@@ -24,12 +24,12 @@ from probes.boot_files import entry_lines, grub_lines, only_cmdlines, uses_entri
 from probes.boot_files import parse_asked as parse_boot
 from probes.cgroup_cpu_text import parse_cpu_max, parse_place, parse_throttling, parse_v1_limit, parse_waited
 from probes.cmdline import parse_cmdline
-from probes.counters import parse_count
+from probes.counters import parse_count, parse_number
 from probes.cpu_manager_checksum import fnv1a_32
 from probes.cpu_manager_state import parse_cpu_manager_state
 from probes.cpu_timers import parse_cpu_limit, parse_timers
 from probes.cpufreq import parse_cpus
-from probes.cpuidle import parse_idle_state, parse_number, parse_resume_latency_us
+from probes.cpuidle import parse_idle_state, parse_resume_latency_us
 from probes.cpulist import parse_cpulist, parse_cpumask
 from probes.cpuset_v1 import parse_flag
 from probes.cpustat import parse_cpustat

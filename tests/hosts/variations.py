@@ -167,7 +167,7 @@ def by_hand() -> Recorded:
     return host
 
 
-def _silent(machine: Machine) -> Machine:
+def silent(machine: Machine) -> Machine:
     """Nothing happens, but that CPU 0 keeps the time."""
     return replace(
         machine,
@@ -183,12 +183,12 @@ def _silent(machine: Machine) -> Machine:
 
 def quiet() -> Recorded:
     """A machine at rest, doors closed."""
-    return record(_silent(WITH))
+    return record(silent(WITH))
 
 
 def quiet_without() -> Recorded:
     """A machine at rest without isolation: nothing happened, and everything may."""
-    return record(_silent(WITHOUT))
+    return record(silent(WITHOUT))
 
 
 def quiet_denied() -> Recorded:

@@ -216,6 +216,7 @@ def _write_bundle(target: Path) -> None:
     _run([sys.executable, "-m", "tests.node.drivers.bundle", str(target)], CHECKOUT)
 
 
+@functools.cache
 def bundle() -> Path:
     """The command with all that it imports, for the audits of a guest (see drivers/bundle.py)."""
     return _cached(cache_dir() / f"bundle-{_bundle_key()}", _write_bundle)

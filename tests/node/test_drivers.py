@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.node.drivers import bundle
+from tests.node.fleet import PRELUDE
 from tests.node.node import CHECKOUT
 
-PRELUDE = ". tests/node/drivers/cpu_audit.sh\ntrap 'kill $!' EXIT\n"
+END = "trap 'kill $!' EXIT\n"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_the_shell_function_is_the_command(packed: Path, tmp_path: Path, use: bo
 cpu_audit run --cpus 'a b' 2>$TMPDIR/errors; echo $?
 cpu_audit --version; echo $?"""
     env = {"TMPDIR": str(tmp_path), "PYTHON": sys.executable, "BUNDLE": str(packed) if use else ""}
-    shown = run(["bash", "-c", PRELUDE + script], **env)
+    shown = run(["bash", "-c", PRELUDE + END + script], **env)
     plain = [run([sys.executable, "-m", "auditor", *words]) for words in (["rules", "TICK.LOC"], ["--version"])]
     assert shown.stdout.splitlines() == ["0", "2", plain[1].stdout.strip(), "0"], shown.stderr
     assert (tmp_path / "rules").read_text() == plain[0].stdout

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from probes.host import DictHost, ProbeError, SourceState
 from probes.numa import (
-    NODE_DIR,
     POOL_DIR,
     Numa,
     OwnMemory,
@@ -22,6 +21,7 @@ from probes.numa import (
 )
 from probes.snapshot import OwnLimits, read_limits
 from probes.threads import ThreadKey
+from probes.topology import NODE_DIR
 from tests.auditor.build import cpus
 from tests.probes.outcome import outcome
 from tests.probes.replay import replayed

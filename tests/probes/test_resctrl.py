@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from probes import resctrl as module
 from probes.host import DictHost, ProbeError, SourceState
 from probes.resctrl import (
-    CPU_DIR,
     ROOT,
     Group,
     Resctrl,
@@ -22,6 +21,7 @@ from probes.resctrl import (
 )
 from probes.snapshot import read_limits
 from probes.threads import ThreadKey
+from probes.topology import CPU_DIR
 from tests.auditor.build import cpus
 from tests.probes.outcome import outcome
 from tests.probes.replay import replayed

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from probes.host import DictHost, ProbeError, SourceState, TreeHost
+from probes.host import DictHost, ProbeError, SourceState, TreeHost, attempt
 from probes.snapshot import (
     Census,
     Sample,
-    attempt,
     attempt_list,
     read_balancers,
     read_census,

@@ -13,7 +13,8 @@ from auditor.model import Axis, Evidence, FixKind, Outcome
 from auditor.policy import Policy
 from auditor.rules.config import settings
 from probes.host import ProbeError, SourceState
-from probes.numa import NODE_DIR, Numa, OwnMemory, Pool
+from probes.numa import Numa, OwnMemory, Pool
+from probes.topology import NODE_DIR
 from tests.auditor.build import Thread, context, cpus, findings, gone, only
 
 MIB = 1 << 20

@@ -14,14 +14,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tests.node.drivers import bundle
 
 # What a run has imported when it ends.
-MODULES = ("auditor.cli", "auditor.session", "auditor.policy_file", "auditor.output", "auditor.document")
-REPORTS = ("reports.text", "reports.json_report", "typer._click.decorators", "psutil", "tabulate")
+MODULES = (
+    *("auditor.cli", "auditor.session", "auditor.policy_file", "auditor.output", "auditor.document"),
+    *("reports.text", "reports.json_report", "typer._click.decorators", "psutil", "tabulate"),
+)
 
 
 def load() -> None:
@@ -29,7 +31,7 @@ def load() -> None:
     gc.disable()
     if file := os.environ.get("BUNDLE"):
         bundle.use(Path(file))
-    for module in (*MODULES, *REPORTS):
+    for module in MODULES:
         importlib.import_module(module)
     gc.freeze()
     gc.enable()
@@ -70,6 +72,17 @@ class Fork:
         """As long as it runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
+
+
+def started(out: str, name: str, argv: Sequence[str], cpus: Collection[int] | None = None) -> Fork:
+    """A run that leaves NAME.txt and NAME.err; it may run on ``cpus`` until it pins itself, which can be seen then."""
+    before = os.sched_getaffinity(0)
+    with open(f"{out}/{name}.txt", "wb") as report, open(f"{out}/{name}.err", "wb") as errors:
+        os.sched_setaffinity(0, cpus or before)
+        try:
+            return Fork(argv, report.fileno(), errors.fileno())
+        finally:
+            os.sched_setaffinity(0, before)
 
 
 def _become(argv: Sequence[str], files: dict[int, int | None]) -> None:

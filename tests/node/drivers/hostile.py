@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.node.drivers.forks import Fork, load
+from tests.node.drivers.forks import Fork, load, started
 
 EVERYWHERE, HOUSEKEEPING = {0, 1, 2, 3}, {0, 2}
 PATIENCE_S = 200.0
@@ -38,16 +38,11 @@ while time.monotonic() < end:
 SHORT = "end=$(($(date +%s) + 300)); while [ $(date +%s) -lt $end ]; do for i in 1 2 3 4 5 6 7 8 9; do (:); done; done"
 
 
-def started(out: str, name: str, window: str, *outputs: str) -> Fork:
+def tool(out: str, name: str, window: str, *outputs: str) -> Fork:
     argv = ["run", "--cpus", "1,3", "--window", window]
     for path in outputs:
         argv += ["-o", path]
-    with open(f"{out}/{name}.txt", "wb") as report, open(f"{out}/{name}.err", "wb") as errors:
-        os.sched_setaffinity(0, EVERYWHERE)  # that it has pinned itself can be seen then
-        try:
-            return Fork(argv, report.fileno(), errors.fileno())
-        finally:
-            os.sched_setaffinity(0, HOUSEKEEPING)
+    return started(out, name, argv, EVERYWHERE)
 
 
 def measuring(child: Fork) -> bool:
@@ -64,7 +59,7 @@ def full(out: str) -> dict[str, Any]:
     small = Path("/run/tmp/small")
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "small", str(small)], check=True)
-    code = started(out, "full", "1s", f"{small}/a.json", f"{out}/full.json").wait()
+    code = tool(out, "full", "1s", f"{small}/a.json", f"{out}/full.json").wait()
     return {"code": code, "left": os.listdir(small)}
 
 
@@ -72,7 +67,7 @@ def removed(out: str) -> dict[str, Any]:
     """A directory that goes while the tool measures."""
     folder = Path("/run/tmp/removed")
     folder.mkdir()
-    child = started(out, "removed", "5s", f"{folder}/a.json", f"{out}/removed.json")
+    child = tool(out, "removed", "5s", f"{folder}/a.json", f"{out}/removed.json")
     running = measuring(child)
     shutil.rmtree(folder)
     return {"running": running, "code": child.wait(), "left": folder.exists()}
@@ -95,7 +90,7 @@ def crowd(out: str) -> dict[str, Any]:
     with beside(sys.executable, "-S", "-c", CROWD, str(THREADS), str(ready)):
         while not ready.exists():
             time.sleep(0.1)
-        return {"code": started(out, "crowd", "1s", f"{out}/crowd.json").wait()}
+        return {"code": tool(out, "crowd", "1s", f"{out}/crowd.json").wait()}
 
 
 def recycled(out: str) -> dict[str, Any]:
@@ -105,7 +100,7 @@ def recycled(out: str) -> dict[str, Any]:
     limit.write_text(str(PIDS))
     with beside("/bin/sh", "-c", SHORT):
         forks = forked()
-        code = started(out, "recycled", "10s", f"{out}/recycled.json").wait()
+        code = tool(out, "recycled", "10s", f"{out}/recycled.json").wait()
         forks = forked() - forks
     limit.write_text(before)
     return {"code": code, "forks": forks}
@@ -119,7 +114,7 @@ def forked() -> int:
 
 def stepped(out: str) -> dict[str, Any]:
     """The wall clock leaps an hour and back."""
-    child = started(out, "stepped", "6s", f"{out}/stepped.json")
+    child = tool(out, "stepped", "6s", f"{out}/stepped.json")
     running = measuring(child)
     start = time.monotonic()
     time.clock_settime(time.CLOCK_REALTIME, time.time() + 3600)

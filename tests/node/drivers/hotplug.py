@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.node.drivers.forks import Fork, load
+from tests.node.drivers.forks import Fork, load, started
 
 EVERYWHERE, HOUSEKEEPING = {0, 1, 2, 3}, {0, 2}
 AUDITED = "1,3"
@@ -28,12 +28,7 @@ SLEEPER = "import time\nwhile True: time.sleep(0.01)"
 def tool(out: str, name: str, command: str, result: str, *options: str) -> Fork:
     """The tool, allowed everywhere until it pins itself: that it has done so can be seen then."""
     argv = [command, "--cpus", AUDITED, *options, "-o", f"{out}/{result}"]
-    with open(f"{out}/{name}.txt", "wb") as report, open(f"{out}/{name}.err", "wb") as errors:
-        os.sched_setaffinity(0, EVERYWHERE)
-        try:
-            return Fork(argv, report.fileno(), errors.fileno())
-        finally:
-            os.sched_setaffinity(0, HOUSEKEEPING)
+    return started(out, name, argv, EVERYWHERE)
 
 
 class Watched:

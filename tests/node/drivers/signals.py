@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.node.drivers.forks import Fork, load
+from tests.node.drivers.forks import Fork, load, started
 
 HOUSEKEEPING = {0, 2}
 RUN_DIRECTORY = Path("/run/cpu-audit")
@@ -36,12 +36,12 @@ GONE_S = 15.0
 OURS = ("stress-ng", "spin.py", "launch.py")
 
 
-def started(out: str, name: str, *options: str, fork: bool = True) -> Fork | subprocess.Popen[bytes]:
+def tool(out: str, name: str, *options: str, fork: bool = True) -> Fork | subprocess.Popen[bytes]:
     """A run of a second."""
     argv = ["run", "--cpus", "1,3", "--window", "1s", "-o", f"{out}/{name}.json", *options]
+    if fork:
+        return started(out, name, argv)
     with open(f"{out}/{name}.txt", "wb") as report, open(f"{out}/{name}.err", "wb") as errors:
-        if fork:
-            return Fork(argv, report.fileno(), errors.fileno())
         return subprocess.Popen([sys.executable, "-m", "auditor", *argv], stdout=report, stderr=errors)
 
 
@@ -121,7 +121,7 @@ def kill(out: str, seed: int, name: str, number: signal.Signals, moment: str, *,
     """One run that is not let end by itself."""
     draw = random.Random(f"{seed} {name}")
     delay_s = draw.uniform(0, MOMENTS[moment])
-    child = started(out, name, "--load", "--work", "spin", fork=moment != "start")
+    child = tool(out, name, "--load", "--work", "spin", fork=moment != "start")
     reached = reach(moment, child)
     time.sleep(delay_s)
     before = records(child.pid)
@@ -149,7 +149,7 @@ def kill(out: str, seed: int, name: str, number: signal.Signals, moment: str, *,
 
 def next_run(out: str, name: str) -> dict[str, Any]:
     """A run that nobody disturbs, without load."""
-    child = started(out, name)
+    child = tool(out, name)
     return {"code": child.wait(timeout=PATIENCE_S), "left": left(out), "children": children()}
 
 
